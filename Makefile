@@ -1,0 +1,92 @@
+# Everything a developer types. `make` alone prints the targets; each sets up what it needs inside this folder.
+#
+# Needs Python 3.11 or newer and the package registries; `compat` also Java 17 or newer and Maven.
+# Variables: PYTHON (the interpreter to build .venv from), JOBS (test processes), ARGS (passed on to the tool),
+# TIDELOG_CACHE (where downloads are kept).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+JOBS ?= 2
+ARGS ?=
+TIDELOG_CACHE ?= .cache
+export TIDELOG_CACHE
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+KAFKA_POM := tests/compat/kafka/pom.xml
+KAFKA_VERSION := $(shell sed -n 's:.*<kafka.version>\(.*\)</kafka.version>.*:\1:p' $(KAFKA_POM))
+KAFKA_JARS := $(TIDELOG_CACHE)/kafka-$(KAFKA_VERSION)
+
+.PHONY: help demo test lint fmt compat campaign bench docs clean
+
+help:
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+demo: $(READY) ## start the embedded broker, produce with a real client, run the pipeline, print what it found
+	$(BIN)/python examples/demo.py $(ARGS)
+
+test: $(READY) ## run every test that needs no Kafka
+	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+lint: $(READY) ## check style, types and the arrows between packages
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(READY) ## format the code and mend what the linter can mend
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+compat: $(READY) $(KAFKA_JARS)/.complete ## run the tests against Apache Kafka (needs Java 17 and Maven)
+	TIDELOG_REQUIRE_KAFKA=1 $(BIN)/pytest -n $(JOBS) --dist worksteal tests/compat $(ARGS)
+
+campaign: $(READY) ## run fuzz, crash and damage tests at full size
+	$(BIN)/python -m tests.campaign $(ARGS)
+
+bench: $(READY) ## measure, print the ratios, write bench/results.json
+	$(BIN)/python -m bench $(ARGS)
+
+docs: $(READY) ## print the ledger of behaviours, write docs/behaviours.md
+	$(BIN)/python -m tests.ledger
+
+clean: ## remove .venv, downloads and caches
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment. PYTHON, else the first interpreter on the path that is new enough. pip of Python 3.11 knows no
+# dependency groups, so pip comes first. The stamp is written last: an interrupted set-up is taken up again.
+$(READY): pyproject.toml
+	@if ! $(BIN)/python -c '' 2>/dev/null; then \
+	  for candidate in $(or $(PYTHON),python3.11 python3 python3.12 python3.13); do \
+	    if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$candidate; break; fi; \
+	  done; \
+	  if [ -z "$${found:-}" ]; then \
+	    echo "tidelog needs Python 3.11 or newer: none found as $(or $(PYTHON),python3.11 or python3); try make PYTHON=/path/to/python" >&2; exit 1; \
+	  fi; \
+	  echo "setting up $(VENV) with $$("$$found" --version)"; \
+	  "$$found" -m venv --clear $(VENV) || { echo "no virtual environment: on Debian, install python3-venv" >&2; exit 1; }; \
+	fi
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@echo "installing tidelog and what its developers need"
+	@$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
+
+# Apache Kafka's jars. They are copied to one side and renamed when complete, so a torn download never looks finished;
+# a registry that stumbles gets a second chance.
+$(KAFKA_JARS)/.complete: $(KAFKA_POM)
+	@command -v java >/dev/null || { echo "make compat needs Java 17 or newer (java is not on the path)" >&2; exit 1; }
+	@command -v mvn >/dev/null || { echo "make compat needs Maven (mvn is not on the path)" >&2; exit 1; }
+	@echo "fetching Apache Kafka $(KAFKA_VERSION)"
+	@rm -rf "$(KAFKA_JARS).partial" && mkdir -p "$(KAFKA_JARS).partial"
+	@fetch() { mvn -q -B -Dstyle.color=never -f $(KAFKA_POM) dependency:copy-dependencies -DoutputDirectory="$$(realpath "$(KAFKA_JARS).partial")" "$$@"; }; \
+	  fetch || { echo "the download failed, trying once more" >&2; fetch -U; } \
+	  || { echo "Apache Kafka $(KAFKA_VERSION) could not be fetched" >&2; exit 1; }
+	@rm -rf "$(KAFKA_JARS)"
+	@mv "$(KAFKA_JARS).partial" "$(KAFKA_JARS)"
+	@touch "$@"

@@ -1,0 +1,170 @@
+"""Batch headers of a stretch of log, without looking at records.
+
+The scan copies the first bytes of every batch into a table of 64-byte rows, which numpy then reads field by field
+under the names of `BatchHeader`: nothing is converted before somebody looks. Rows of legacy entries hold the same
+table with other fields (LEGACY_ROW); `magic` stands at the same place in both.
+"""
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tidelog.kernels.buffers import address_of
+from tidelog.kernels.crc32 import crc32_at
+from tidelog.kernels.crc32c import crc32c_at
+from tidelog.kernels.memory import big_i32, big_u32, copy_bytes, load_i64, load_u8, store_8, store_64
+from tidelog.kernels.runtime import kernel
+from tidelog.records.batch import BATCH_HEADER_SIZE
+from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC
+from tidelog.records.legacy import MIN_MESSAGE_SIZE
+
+__all__ = ["BATCH_ROW", "LEGACY_ROW", "ROW_SIZE", "Checksum", "HeaderScan", "StopReason", "scan_headers"]
+
+ROW_SIZE = 64
+
+BATCH_ROW = np.dtype(
+    {
+        "names": [
+            "base_offset",
+            "batch_length",
+            "partition_leader_epoch",
+            "magic",
+            "crc",
+            "attributes",
+            "last_offset_delta",
+            "base_timestamp_ms",
+            "max_timestamp_ms",
+            "producer_id",
+            "producer_epoch",
+            "base_sequence",
+            "records_count",
+        ],
+        "formats": [">i8", ">i4", ">i4", "i1", ">u4", ">i2", ">i4", ">i8", ">i8", ">i8", ">i2", ">i4", ">i4"],
+        "offsets": [0, 8, 12, 16, 17, 21, 23, 27, 35, 43, 51, 53, 57],
+        "itemsize": ROW_SIZE,
+    }
+)
+LEGACY_ROW = np.dtype(
+    {
+        "names": ["offset", "size", "crc", "magic", "attributes", "timestamp_ms"],
+        "formats": [">i8", ">i4", ">u4", "i1", "i1", ">i8"],  # timestamp_ms of magic 1 only
+        "offsets": [0, 8, 12, 16, 17, 18],
+        "itemsize": ROW_SIZE,
+    }
+)
+
+
+class Checksum(IntEnum):
+    """What is known about a batch's checksum."""
+
+    UNKNOWN = 0
+    RIGHT = 1
+    WRONG = 2  # or the batch is too small for its own header
+
+
+class StopReason(IntEnum):
+    """Why a scan ended."""
+
+    END = 0  # the bytes end, or end inside a batch
+    FULL = 1  # the table has no more rows
+    CORRUPT = 2  # a length field that no batch can have
+
+
+class HeaderScan(NamedTuple):
+    """The headers found, and where the next batch would begin."""
+
+    rows: np.ndarray[Any, np.dtype[Any]]  # of BATCH_ROW, one per batch
+    positions: np.ndarray[Any, np.dtype[np.int64]]  # of each batch, from the start of the scanned bytes
+    checksums: np.ndarray[Any, np.dtype[np.uint8]]  # of Checksum
+    end: int
+    reason: StopReason
+
+    @property
+    def legacy(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """The same rows under the names of the legacy formats."""
+        return self.rows.view(LEGACY_ROW)
+
+    @property
+    def is_legacy(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        legacy: np.ndarray[Any, np.dtype[np.bool_]] = self.rows["magic"] < 2
+        return legacy
+
+
+# Kernels take plain numbers.
+_UNKNOWN, _RIGHT, _WRONG = (int(value) for value in Checksum)
+_END, _FULL, _CORRUPT = (int(value) for value in StopReason)
+
+
+@kernel("UniTuple(int64, 3)(int64, int64, int64, int64, int64, int64, int64)")
+def scan(
+    address: int, size: int, rows: int, positions: int, checksums: int, capacity: int, verify: int
+) -> tuple[int, int, int]:
+    """Scan `size` bytes into tables of `capacity` rows: how many were filled, where it ended, and why.
+
+    Checksums of legacy entries stay unknown; `check_messages` sees to them.
+    """
+    position = 0
+    found = 0
+    while size - position > HEADER_SIZE_UP_TO_MAGIC:
+        batch = address + position
+        length = big_i32(batch + 8)
+        if length < MIN_MESSAGE_SIZE:
+            return found, position, _CORRUPT
+        batch_size = length + 12
+        if batch_size > size - position:
+            break
+        if found == capacity:
+            return found, position, _FULL
+        copy_bytes(rows + found * ROW_SIZE, batch, min(batch_size, BATCH_HEADER_SIZE))
+        store_64(positions + 8 * found, position)
+        checksum = _UNKNOWN
+        magic = load_u8(batch + 16)
+        if 2 <= magic < 128:  # as a signed byte, 2 and above
+            if batch_size < BATCH_HEADER_SIZE:
+                checksum = _WRONG
+            elif verify:
+                checksum = _RIGHT if crc32c_at(batch + 21, batch_size - 21) == big_u32(batch + 17) else _WRONG
+        store_8(checksums + found, checksum)
+        position += batch_size
+        found += 1
+    return found, position, _END
+
+
+@kernel("int64(int64, int64, int64, int64)")
+def check_messages(address: int, positions: int, checksums: int, count: int) -> int:
+    """Compute the checksums of the legacy entries among `count` batches; how many are wrong."""
+    wrong = 0
+    for index in range(count):
+        entry = address + load_i64(positions + 8 * index)
+        magic = load_u8(entry + 16)
+        if magic < 2 or magic >= 128:
+            size = big_i32(entry + 8) + 12
+            is_right = crc32_at(entry + 16, size - 16) == big_u32(entry + 12)
+            store_8(checksums + index, _RIGHT if is_right else _WRONG)
+            wrong += not is_right
+    return wrong
+
+
+def scan_headers(buffer: Any, *, verify: bool = False, max_batches: int | None = None) -> HeaderScan:
+    """The headers of the complete batches in `buffer`, any object with contiguous bytes.
+
+    With `verify` every checksum is computed, which reads all bytes; without it only headers are touched.
+    """
+    address, size = address_of(buffer)
+    limit = size // (12 + MIN_MESSAGE_SIZE) + 1 if max_batches is None else max_batches
+    capacity = min(limit, size // 1024 + 64)  # grows when batches turn out to be smaller than that
+    while True:
+        rows = np.zeros(capacity, BATCH_ROW)
+        positions = np.empty(capacity, np.int64)
+        checksums = np.empty(capacity, np.uint8)
+        found, end, reason = scan(
+            address, size, rows.ctypes.data, positions.ctypes.data, checksums.ctypes.data, capacity, int(verify)
+        )
+        if reason != _FULL or capacity == limit:
+            break
+        capacity = min(limit, capacity * 8)
+    result = HeaderScan(rows[:found], positions[:found], checksums[:found], end, StopReason(reason))
+    if verify and bool(result.is_legacy.any()):
+        check_messages(address, positions.ctypes.data, checksums.ctypes.data, found)
+    return result

@@ -1,0 +1,117 @@
+"""The frame of the command line: what it costs to start, and what becomes of errors."""
+
+import errno
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+import tidelog
+from tidelog.cli.main import cli
+from tidelog.errors import (
+    CorruptRecordError,
+    DecompressionError,
+    InvalidRequestError,
+    StorageError,
+    TidelogError,
+    UnsupportedCompressionError,
+)
+
+HEAVY = {"numpy", "pyarrow", "numba", "llvmlite"}
+
+
+def imported_by(*arguments: str) -> set[str]:
+    """The top-level packages that a fresh interpreter imports when run with these arguments."""
+    done = subprocess.run([sys.executable, "-X", "importtime", *arguments], capture_output=True, text=True, check=True)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rsplit("|", 1)[1].strip().split(".")[0] for line in lines}
+
+
+def test_help_imports_no_arrays_no_columns_no_compiler_and_no_rich() -> None:
+    imported = imported_by("-m", "tidelog", "--help")
+    assert {"click", "tidelog"} <= imported
+    assert imported & (HEAVY | {"rich"}) == set()
+
+
+def test_importing_the_package_costs_nothing() -> None:
+    imported = imported_by("-c", "import tidelog")
+    assert "tidelog" in imported
+    assert imported & (HEAVY | {"rich", "click"}) == set()
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    done = subprocess.run([sys.executable, "-m", "tidelog", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"tidelog {tidelog.__version__}\n"
+
+
+def test_every_command_has_a_help_text() -> None:
+    for name, command in cli.commands.items():
+        assert command.help, f"tidelog {name} has no help"
+
+
+@pytest.fixture
+def run_raising() -> Iterator[Callable[..., Result]]:
+    """Run `tidelog fail` with a command that raises the given error."""
+
+    def run(error: BaseException, *options: str) -> Result:
+        @click.command("fail")
+        def fail() -> None:
+            raise error
+
+        cli.add_command(fail)
+        return CliRunner().invoke(cli, [*options, "fail"])
+
+    yield run
+    cli.commands.pop("fail", None)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidRequestError("there is no topic 'a'"), 2),
+        (UnsupportedCompressionError("codec 5 does not exist"), 2),
+        (CorruptRecordError("00000000000000000000.log, position 4096: stored crc 0x1, computed 0x2"), 3),
+        (DecompressionError("broken stream"), 3),
+        (StorageError("the disk is full"), 3),
+        (TidelogError("something else"), 3),
+    ],
+)
+def test_an_error_is_one_line_and_an_exit_code(
+    run_raising: Callable[..., Result], error: TidelogError, code: int
+) -> None:
+    result = run_raising(error)
+    assert (result.stdout, result.stderr) == ("", f"tidelog: {error}\n")
+    assert result.exit_code == code
+
+
+def test_an_error_of_the_system_names_its_file(run_raising: Callable[..., Result]) -> None:
+    result = run_raising(FileNotFoundError(errno.ENOENT, "No such file or directory", "logs/orders-0"))
+    assert (result.stderr, result.exit_code) == ("tidelog: logs/orders-0: No such file or directory\n", 3)
+
+
+def test_a_message_of_several_lines_becomes_one(run_raising: Callable[..., Result]) -> None:
+    assert run_raising(StorageError("first\n  second")).stderr == "tidelog: first second\n"
+
+
+def test_traceback_shows_the_rest(run_raising: Callable[..., Result]) -> None:
+    result = run_raising(StorageError("the disk is full"), "--traceback")
+    assert result.stderr.startswith("Traceback (most recent call last):\n")
+    assert result.stderr.endswith("\ntidelog: the disk is full\n")
+    assert result.exit_code == 3
+
+
+def test_a_mistake_of_ours_is_not_dressed_up(run_raising: Callable[..., Result]) -> None:
+    assert isinstance(run_raising(ZeroDivisionError("ours")).exception, ZeroDivisionError)
+
+
+def test_an_interrupt_ends_with_the_exit_code_of_the_shell(run_raising: Callable[..., Result]) -> None:
+    assert run_raising(KeyboardInterrupt()).exit_code == 130
+
+
+def test_an_unknown_command_is_wrong_usage() -> None:
+    result = CliRunner().invoke(cli, ["swim"])
+    assert result.exit_code == 2
+    assert "No such command 'swim'" in result.stderr
