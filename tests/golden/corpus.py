@@ -170,9 +170,7 @@ def _dump(name: str, dump_file: str, file: str, mode: str) -> Dump:
         same_mode, _, same_dump_file = run.removeprefix("=").partition("@")
         return _dump(name, same_dump_file or dump_file, file, same_mode)
     stdout = run["stdout"]
-    return Dump(
-        LongText(**stdout) if isinstance(stdout, dict) else stdout, run.get("stderr", ""), run.get("exit", 0)
-    )
+    return Dump(LongText(**stdout) if isinstance(stdout, dict) else stdout, run.get("stderr", ""), run.get("exit", 0))
 
 
 def _runs(name: str, dump_file: str, file: str) -> dict[str, Any]:

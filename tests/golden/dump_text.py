@@ -57,13 +57,13 @@ def dump_text(log: Path, options: Options, control_texts: Iterable[str] = ()) ->
 
 
 def _collect(lines: Iterator[str]) -> DumpText:
-    text = []
+    text = ""
     try:
         for line in lines:
-            text.append(f"{line}\n")
+            text += f"{line}\n"
     except TidelogError as error:
-        return DumpText("".join(text), error)
-    return DumpText("".join(text), None)
+        return DumpText(text, error)
+    return DumpText(text, None)
 
 
 def _lines(log: Path, options: Options, control_texts: Iterator[str]) -> Iterator[str]:
@@ -102,7 +102,8 @@ def _title(log: Path) -> str:
 
 def _batch_line(batch: RecordBatch | LegacyBatch, position: int) -> str:
     if isinstance(batch, RecordBatch):
-        horizon = "OptionalLong.empty" if batch.delete_horizon_ms is None else f"OptionalLong[{batch.delete_horizon_ms}]"
+        horizon_ms = batch.delete_horizon_ms
+        horizon = "OptionalLong.empty" if horizon_ms is None else f"OptionalLong[{horizon_ms}]"
         start = (
             f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.count} "
             f"baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence} "

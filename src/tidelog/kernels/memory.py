@@ -22,6 +22,7 @@ __all__ = [
     "big_u32",
     "copy_bytes",
     "copy_wide",
+    "little_i32",
     "little_u16",
     "little_u32",
     "load_i64",
@@ -77,6 +78,7 @@ def _store(bits: int, *, swap: bool = False) -> Callable[[int, int], None]:
 load_u8 = _load(8)
 little_u16 = _load(16)
 little_u32 = _load(32)
+little_i32 = _load(32, signed=True)
 load_i64 = _load(64)  # native order, which is little-endian wherever numba runs
 big_i16 = _load(16, swap=True, signed=True)
 big_i32 = _load(32, swap=True, signed=True)

@@ -1,6 +1,6 @@
 """Variable-length integers in kernels. See `tidelog.records.varint` for what they are.
 
-A reader gives back the folded value, still unsigned, and the address behind it. Where the bytes end, or the number
+A reader gives back the value and the address behind it. Where the bytes end, or the number
 does not, the address is BROKEN: larger than any end, so that whatever is read from there is broken as well and every
 "is there as much left" answers no. A walk over fields therefore needs one look at the end, not one per field.
 One and two bytes, nearly all there are, are decided without a call.
@@ -9,7 +9,7 @@ One and two bytes, nearly all there are, are decided without a call.
 from tidelog.kernels.memory import little_u16, load_u8, store_8
 from tidelog.kernels.runtime import inner
 
-__all__ = ["put_unsigned", "read_unsigned_32", "read_unsigned_64", "size_of_unsigned", "unfold", "unfold_32"]
+__all__ = ["BROKEN", "fold", "put_folded", "read_varint", "read_varlong", "size_of_folded"]
 
 BROKEN = 1 << 62
 _MAX_VARINT_SHIFT = 28
@@ -17,7 +17,7 @@ _MAX_VARLONG_SHIFT = 63
 
 
 @inner
-def _read_groups(address: int, end: int, last_shift: int) -> tuple[int, int]:
+def _read_long(address: int, end: int, last_shift: int) -> tuple[int, int]:
     value = 0
     shift = 0
     while address < end:
@@ -25,58 +25,37 @@ def _read_groups(address: int, end: int, last_shift: int) -> tuple[int, int]:
         address += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, address
+            if last_shift == _MAX_VARINT_SHIFT:
+                value &= 0xFFFFFFFF
+            # The shift must not drag the sign of a full 64-bit number along.
+            return value >> 1 & 0x7FFFFFFFFFFFFFFF ^ -(value & 1), address
         if shift == last_shift:
-            return 0, BROKEN
+            break
         shift += 7
     return 0, BROKEN
 
 
 @inner
-def _read_long_32(address: int, end: int) -> tuple[int, int]:
-    value, address = _read_groups(address, end, _MAX_VARINT_SHIFT)
-    return value & 0xFFFFFFFF, address
-
-
-@inner
-def _read_long_64(address: int, end: int) -> tuple[int, int]:
-    return _read_groups(address, end, _MAX_VARLONG_SHIFT)
-
-
-@inner
-def read_unsigned_32(address: int, end: int) -> tuple[int, int]:
-    """Read the folded value of a varint."""
+def _read(address: int, end: int, last_shift: int) -> tuple[int, int]:
     if end - address >= 2:
         pair = little_u16(address)
         if pair & 0x80 == 0:
-            return pair & 0x7F, address + 1
+            return (pair & 0x7F) >> 1 ^ -(pair & 1), address + 1
         if pair & 0x8000 == 0:
-            return pair & 0x7F | pair >> 8 << 7, address + 2
-    return _read_long_32(address, end)
+            return (pair & 0x7E | pair >> 8 << 7) >> 1 ^ -(pair & 1), address + 2
+    return _read_long(address, end, last_shift)
 
 
 @inner
-def read_unsigned_64(address: int, end: int) -> tuple[int, int]:
-    """Read the folded value of a varlong, of which the top bit is the sign of an int64."""
-    if end - address >= 2:
-        pair = little_u16(address)
-        if pair & 0x80 == 0:
-            return pair & 0x7F, address + 1
-        if pair & 0x8000 == 0:
-            return pair & 0x7F | pair >> 8 << 7, address + 2
-    return _read_long_64(address, end)
+def read_varint(address: int, end: int) -> tuple[int, int]:
+    """Read a signed 32-bit number."""
+    return _read(address, end, _MAX_VARINT_SHIFT)
 
 
 @inner
-def unfold_32(folded: int) -> int:
-    """The signed number of a folded one below 2**32."""
-    return folded >> 1 ^ -(folded & 1)
-
-
-@inner
-def unfold(folded: int) -> int:
-    """The signed number of a folded one that fills 64 bits: the shift must not drag the sign along."""
-    return folded >> 1 & 0x7FFFFFFFFFFFFFFF ^ -(folded & 1)
+def read_varlong(address: int, end: int) -> tuple[int, int]:
+    """Read a signed 64-bit number."""
+    return _read(address, end, _MAX_VARLONG_SHIFT)
 
 
 @inner
@@ -86,7 +65,7 @@ def fold(value: int) -> int:
 
 
 @inner
-def size_of_unsigned(value: int) -> int:
+def size_of_folded(value: int) -> int:
     """Bytes of a folded value. Those below 128 are decided first."""
     size = 1
     value = value >> 7 & 0x01FFFFFFFFFFFFFF
@@ -97,7 +76,7 @@ def size_of_unsigned(value: int) -> int:
 
 
 @inner
-def put_unsigned(address: int, value: int) -> int:
+def put_folded(address: int, value: int) -> int:
     """Write a folded value; give back the address behind it."""
     while value & ~0x7F != 0:
         store_8(address, value & 0x7F | 0x80)

@@ -102,9 +102,8 @@ def check_level(codec: Codec, level: int) -> None:
         raise InvalidRequestError(f"{codec.codec_name} takes no level, {level} was given")
     levels = LEVELS[codec]
     if not levels.allows(level):
-        raise InvalidRequestError(
-            f"{codec.codec_name} takes levels {levels.lowest} to {levels.highest} (default {levels.default}), not {level}"
-        )
+        known = f"{levels.lowest} to {levels.highest} (default {levels.default})"
+        raise InvalidRequestError(f"{codec.codec_name} takes levels {known}, not {level}")
 
 
 class _Functions(NamedTuple):

@@ -29,8 +29,7 @@ is not 255), literals, offset u16, match. The last sequence has literals only. W
 behind the position, `out_left` the frame's block size less what is written, a block is rejected when
 
 - it is empty (the single byte 00 is a block of no bytes, and accepted);
-- bytes that add to a literal size do not leave 15 behind each of them, or the first of them 15 before it;
-- bytes that add to a match size do not leave 4 behind each of them;
+- a byte that adds to a literal size leaves fewer than 15 behind it, one that adds to a match size fewer than 4;
 - literals leave fewer than 8 of `in_left` or 12 of `out_left`, unless they are the last: then they must leave exactly
   0 of `in_left` and not overrun `out_left`. This test is skipped for short literals (size < 15) when `in_left` >= 17
   and `out_left` >= 32 in front of them;

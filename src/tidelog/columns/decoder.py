@@ -1,0 +1,99 @@
+"""Batches to Arrow: the records of a stretch of log as RecordBatches of the columns one wants.
+
+    scan the headers and checksums -> cut into groups of at most 32 k rows and 4 MiB -> open the bodies of a group
+    (decompress) -> one kernel call fills the columns of the records -> columns of the batch are repeated beside them
+
+Buffers come from Arrow's own pool and are handed over without a copy. What the kernels find broken is read again by
+`tidelog.records`, which says what is wrong: both paths raise the same errors for the same bytes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.columns.batch_columns import BatchColumns
+from tidelog.columns.record_columns import RecordColumns, decode_batches
+from tidelog.columns.schema import CONSTANT_COLUMNS, TimestampUnit, schema_of
+from tidelog.errors import InvalidRequestError
+from tidelog.kernels.bodies import Bodies, open_bodies
+from tidelog.kernels.headers import Checksum, HeaderScan, StopReason, scan_headers
+from tidelog.records.batches import batch_of, read_batches
+from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
+
+__all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_MAX_ROWS", "ColumnDecoder", "decode"]
+
+DEFAULT_MAX_ROWS = 32_768
+DEFAULT_MAX_BYTES = 4 << 20
+
+
+def decode(buffer: Any, columns: Sequence[str] | None = None, **options: Any) -> Iterator[pa.RecordBatch]:
+    """The records of the complete batches in `buffer`; the options are those of `ColumnDecoder`.
+
+    >>> from tidelog.records import NewRecord, build_batch
+    >>> log = build_batch([NewRecord(b"k1", b"v1", 1_700_000_000_000), NewRecord(b"k2", None, 1_700_000_000_005)])
+    >>> [batch.to_pylist() for batch in decode(log, ["offset", "key", "value"])]
+    [[{'offset': 0, 'key': b'k1', 'value': b'v1'}, {'offset': 1, 'key': b'k2', 'value': None}]]
+    """
+    return ColumnDecoder(columns, **options).decode(buffer)
+
+
+class ColumnDecoder:
+    """Decodes stretches of log into RecordBatches of one schema.
+
+    Args:
+        columns: names from `tidelog.columns.schema`, in the order wanted; None for all that the bytes hold.
+        constants: values of `topic` and `partition`, where those columns are asked for.
+        timestamp_unit: "ms", as Kafka stores them, or "us", as Spark wants them.
+        verify: compare every checksum.
+        max_rows, max_bytes: bounds of one RecordBatch. A single batch of the log may exceed the bytes, never the rows.
+        max_decompressed: refuse a batch that decompresses to more.
+
+    Not safe for use by several threads at once; the kernels release the GIL, so give each thread its own.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        constants: Mapping[str, str | int] | None = None,
+        timestamp_unit: TimestampUnit = "ms",
+        verify: bool = True,
+        max_rows: int = DEFAULT_MAX_ROWS,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        max_decompressed: int = MAX_DECOMPRESSED_BYTES,
+    ) -> None:
+        self.schema = schema_of(columns, timestamp_unit)
+        self.constants = dict(constants or {})
+        for name in self.schema.names:
+            if name in CONSTANT_COLUMNS and name not in self.constants:
+                raise InvalidRequestError(f"column {name!r} needs a constant: the bytes of a log do not hold it")
+        self.verify = verify
+        self.max_rows = max_rows
+        self.max_bytes = max_bytes
+        self.max_decompressed = max_decompressed
+        self._wanted = frozenset(self.schema.names)
+        self._unit = timestamp_unit
+        self._repeated = BatchColumns()
+
+    def decode(self, buffer: Any, *, base_position: int = 0) -> Iterator[pa.RecordBatch]:
+        """The records of the complete batches in `buffer`. An incomplete one at the end ends the iteration.
+
+        `base_position` is where the buffer begins in its file; the `position` column counts from there.
+        """
+        scan = scan_headers(buffer, verify=self.verify)
+        yield from self.decode_scanned(buffer, scan, base_position=base_position)
+        if scan.reason is StopReason.CORRUPT:  # the readable path says what is wrong at that place
+            next(read_batches(memoryview(buffer).cast("B"), scan.end))
+
+    def decode_scanned(self, buffer: Any, scan: HeaderScan, *, base_position: int = 0) -> Iterator[pa.RecordBatch]:
+        """The records of those batches of `buffer` that a scan of it, or a selection of the scan, names."""
+        for run in scan.runs():
+            first_wrong = np.flatnonzero(run.checksums == Checksum.WRONG)
+            good = run[: first_wrong[0]] if first_wrong.size else run
+            for group in _groups(good, self.max_rows, self.max_bytes):
+                yield from self._decode_group(buffer, group, base_position)
+            if first_wrong.size:
+                _batch_at(buffer, run, int(first_wrong[0])).ensure_valid()
+                raise AssertionError("the kernels find a checksum wrong that tidelog.records finds right")

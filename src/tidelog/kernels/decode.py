@@ -1,0 +1,235 @@
+"""Version 2 records to columns, in one pass over the bodies of many batches.
+
+Variable-length columns take the shape of Arrow's binary arrays: int32 offsets, data, and a bitmap of validity in
+which only nulls are cleared. Data buffers are as large as all bodies together, an upper bound, and have slack behind
+them for wide copies; the caller cuts them to what was used.
+
+Headers are checked here but gathered by a second kernel, `gather_headers`, and only when somebody wants them: this one
+notes where each record's headers begin.
+
+The kernel says which batch is broken and no more. `tidelog.records` reads that batch again and says why.
+"""
+
+from enum import IntEnum, auto
+
+from tidelog.kernels.memory import big_i32, big_i64, copy_wide, little_i32, load_i64, load_u8, store_8, store_32, store_64
+from tidelog.kernels.runtime import inner, kernel
+from tidelog.kernels.varint import read_varint, read_varlong
+
+__all__ = ["ALL_DECODED", "BODY_SIZE", "SLACK", "Slot", "decode", "gather_headers"]
+
+SLACK = 64  # bytes that must follow every data buffer a kernel writes to
+BODY_SIZE = 24  # a row of the table of bodies: first address, end, end of readable memory
+ALL_DECODED = -1
+
+
+class Slot(IntEnum):
+    """The int64 words through which the decoder is given its targets (addresses) and gives back its totals."""
+
+    OFFSETS = 0
+    TIMESTAMPS = auto()
+    KEY_OFFSETS = auto()  # 0 where keys are not wanted
+    KEY_DATA = auto()
+    KEY_VALIDITY = auto()
+    VALUE_OFFSETS = auto()  # 0 where values are not wanted
+    VALUE_DATA = auto()
+    VALUE_VALIDITY = auto()
+    HEADER_OFFSETS = auto()  # 0 where headers are not wanted: int32, headers before each record
+    HEADER_PLACES = auto()  # two addresses: each record's first header, and its end
+    HEADER_VALIDITY = auto()  # of the lists: a record without headers
+    ROWS = auto()
+    KEY_BYTES = auto()
+    KEY_NULLS = auto()
+    VALUE_BYTES = auto()
+    VALUE_NULLS = auto()
+    HEADER_COUNT = auto()
+    HEADER_BYTES = auto()  # of all headers, lengths included
+    RECORDS_WITH_HEADERS = auto()
+
+
+# Kernels take plain numbers: byte positions of the words.
+_OFFSETS = 8 * Slot.OFFSETS.value
+_TIMESTAMPS = 8 * Slot.TIMESTAMPS.value
+_KEY_OFFSETS = 8 * Slot.KEY_OFFSETS.value
+_KEY_DATA = 8 * Slot.KEY_DATA.value
+_KEY_VALIDITY = 8 * Slot.KEY_VALIDITY.value
+_VALUE_OFFSETS = 8 * Slot.VALUE_OFFSETS.value
+_VALUE_DATA = 8 * Slot.VALUE_DATA.value
+_VALUE_VALIDITY = 8 * Slot.VALUE_VALIDITY.value
+_HEADER_OFFSETS = 8 * Slot.HEADER_OFFSETS.value
+_HEADER_PLACES = 8 * Slot.HEADER_PLACES.value
+_HEADER_VALIDITY = 8 * Slot.HEADER_VALIDITY.value
+_ROWS = 8 * Slot.ROWS.value
+_KEY_BYTES = 8 * Slot.KEY_BYTES.value
+_KEY_NULLS = 8 * Slot.KEY_NULLS.value
+_VALUE_BYTES = 8 * Slot.VALUE_BYTES.value
+_VALUE_NULLS = 8 * Slot.VALUE_NULLS.value
+_HEADER_COUNT = 8 * Slot.HEADER_COUNT.value
+_HEADER_BYTES = 8 * Slot.HEADER_BYTES.value
+_RECORDS_WITH_HEADERS = 8 * Slot.RECORDS_WITH_HEADERS.value
+
+_ROW_SIZE = 64  # of the table of headers
+
+
+@inner
+def clear_bit(bitmap: int, index: int) -> None:
+    """Mark entry `index` of a validity bitmap as null."""
+    store_8(bitmap + (index >> 3), load_u8(bitmap + (index >> 3)) & ~(1 << (index & 7)))
+
+
+@inner
+def skip_headers(address: int, end: int, count: int) -> int:
+    """The address behind `count` headers, or one beyond `end` where they are broken."""
+    if count < 0 or count > end - address:
+        return end + 1
+    for _ in range(count):
+        size, address = read_varint(address, end)
+        if size < 0 or size > end - address:
+            return end + 1
+        size, address = read_varint(address + size, end)
+        if size > end - address:
+            return end + 1
+        if size > 0:
+            address += size
+    return address
+
+
+@kernel("int64(int64, int64, int64, int64)")
+def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
+    """Decode the records of `batches` version 2 batches, or give the index of the first that is broken."""
+    offsets = load_i64(slots + _OFFSETS)
+    timestamps = load_i64(slots + _TIMESTAMPS)
+    key_offsets = load_i64(slots + _KEY_OFFSETS)
+    key_data = load_i64(slots + _KEY_DATA)
+    key_validity = load_i64(slots + _KEY_VALIDITY)
+    value_offsets = load_i64(slots + _VALUE_OFFSETS)
+    value_data = load_i64(slots + _VALUE_DATA)
+    value_validity = load_i64(slots + _VALUE_VALIDITY)
+    header_offsets = load_i64(slots + _HEADER_OFFSETS)
+    header_places = load_i64(slots + _HEADER_PLACES)
+    header_validity = load_i64(slots + _HEADER_VALIDITY)
+    row = 0
+    key_bytes = 0
+    key_nulls = 0
+    value_bytes = 0
+    value_nulls = 0
+    header_count = 0
+    header_bytes = 0
+    records_with_headers = 0
+    for batch in range(batches):
+        header = headers + batch * _ROW_SIZE
+        address = load_i64(bodies + batch * BODY_SIZE)
+        end = load_i64(bodies + batch * BODY_SIZE + 8)
+        limit = load_i64(bodies + batch * BODY_SIZE + 16)
+        base_offset = big_i64(header)
+        # A record's time is base + delta, or, where the broker set it, the batch's largest for all of them.
+        is_append_time = load_u8(header + 22) & 8
+        base_timestamp = big_i64(header + 35) if is_append_time else big_i64(header + 27)
+        timestamp_mask = 0 if is_append_time else -1
+        count = big_i32(header + 57)
+        if count < 0:
+            return batch
+        for _ in range(count):
+            size, address = read_varint(address, end)
+            if size <= 0 or size > end - address:
+                return batch
+            record_end = address + size
+            delta, address = read_varlong(address + 1, record_end)
+            store_64(timestamps + 8 * row, base_timestamp + (delta & timestamp_mask))
+            delta, address = read_varint(address, record_end)
+            store_64(offsets + 8 * row, base_offset + delta)
+            size, address = read_varint(address, record_end)
+            if size > record_end - address:
+                return batch
+            if key_offsets:
+                if size >= 0:
+                    copy_wide(key_data + key_bytes, address, size, limit)
+                    key_bytes += size
+                else:
+                    clear_bit(key_validity, row)
+                    key_nulls += 1
+                store_32(key_offsets + 4 * row + 4, key_bytes)
+            size, address = read_varint(address + (size & ~(size >> 63)), record_end)  # a null takes no bytes
+            if size > record_end - address:
+                return batch
+            if value_offsets:
+                if size >= 0:
+                    copy_wide(value_data + value_bytes, address, size, limit)
+                    value_bytes += size
+                else:
+                    clear_bit(value_validity, row)
+                    value_nulls += 1
+                store_32(value_offsets + 4 * row + 4, value_bytes)
+            size, address = read_varint(address + (size & ~(size >> 63)), record_end)
+            if header_offsets:
+                store_64(header_places + 16 * row, address)
+                store_64(header_places + 16 * row + 8, record_end)
+                if size:
+                    header_bytes += record_end - address
+                    records_with_headers += 1
+                else:
+                    clear_bit(header_validity, row)
+            if size:
+                address = skip_headers(address, record_end, size)
+                header_count += size
+            if address != record_end:
+                return batch
+            if header_offsets:
+                store_32(header_offsets + 4 * row + 4, header_count)
+            row += 1
+        if count != 0 and address != end:  # the body of an empty batch is not looked at
+            return batch
+    store_64(slots + _ROWS, row)
+    store_64(slots + _KEY_BYTES, key_bytes)
+    store_64(slots + _KEY_NULLS, key_nulls)
+    store_64(slots + _VALUE_BYTES, value_bytes)
+    store_64(slots + _VALUE_NULLS, value_nulls)
+    store_64(slots + _HEADER_COUNT, header_count)
+    store_64(slots + _HEADER_BYTES, header_bytes)
+    store_64(slots + _RECORDS_WITH_HEADERS, records_with_headers)
+    return ALL_DECODED
+
+
+@kernel("UniTuple(int64, 4)(int64, int64, int64, int64, int64, int64, int64, int64)")
+def gather_headers(
+    places: int,
+    list_offsets: int,
+    rows: int,
+    key_offsets: int,
+    key_data: int,
+    value_offsets: int,
+    value_data: int,
+    value_validity: int,
+) -> tuple[int, int, int, int]:
+    """Copy the headers that `decode` has checked: bytes of names, bytes of values, null values, and whether any
+    name holds bytes beyond ASCII, which must then be checked to be UTF-8."""
+    header = 0
+    key_bytes = 0
+    value_bytes = 0
+    value_nulls = 0
+    high_bits = 0
+    last = little_i32(list_offsets)
+    for row in range(rows):
+        first = last
+        last = little_i32(list_offsets + 4 * row + 4)
+        address = load_i64(places + 16 * row)
+        end = load_i64(places + 16 * row + 8)
+        for _ in range(last - first):
+            size, address = read_varint(address, end)
+            for index in range(size):
+                byte = load_u8(address + index)
+                high_bits |= byte
+                store_8(key_data + key_bytes + index, byte)
+            key_bytes += size
+            size, address = read_varint(address + size, end)
+            if size >= 0:
+                copy_wide(value_data + value_bytes, address, size, end)
+                value_bytes += size
+                address += size
+            else:
+                clear_bit(value_validity, header)
+                value_nulls += 1
+            header += 1
+            store_32(key_offsets + 4 * header, key_bytes)
+            store_32(value_offsets + 4 * header, value_bytes)
+    return key_bytes, value_bytes, value_nulls, high_bits & 0x80
