@@ -181,7 +181,7 @@ def gzip_bomb_of_one_member() -> bytes:
 
 def lz4_bomb() -> bytes:
     """1 GiB of zeros in about 4 MB: 4 MiB blocks, as dense as lz4 gets."""
-    block = lz4.block.compress(bytes(4 << 20), store_size=False)
+    block = bytes(lz4.block.compress(bytes(4 << 20), store_size=False))
     return bytes.fromhex("04224d18 60 70 73") + (struct.pack("<I", len(block)) + block) * 256 + bytes(4)
 
 

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidelog.columns.arrow_memory import as_numpy, fixed_array
 from tidelog.columns.batch_columns import BatchColumns
-from tidelog.columns.record_columns import RecordColumns, decode_batches
+from tidelog.columns.groups import BatchGroups, Group, MessageGroups, batch_at
+from tidelog.columns.record_columns import RecordColumns
 from tidelog.columns.schema import CONSTANT_COLUMNS, TimestampUnit, schema_of
 from tidelog.errors import InvalidRequestError
-from tidelog.kernels.bodies import Bodies, open_bodies
 from tidelog.kernels.headers import Checksum, HeaderScan, StopReason, scan_headers
-from tidelog.records.batches import batch_of, read_batches
+from tidelog.records.batches import read_batches
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
 
 __all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_MAX_ROWS", "ColumnDecoder", "decode"]
@@ -90,10 +91,46 @@ class ColumnDecoder:
     def decode_scanned(self, buffer: Any, scan: HeaderScan, *, base_position: int = 0) -> Iterator[pa.RecordBatch]:
         """The records of those batches of `buffer` that a scan of it, or a selection of the scan, names."""
         for run in scan.runs():
-            first_wrong = np.flatnonzero(run.checksums == Checksum.WRONG)
-            good = run[: first_wrong[0]] if first_wrong.size else run
-            for group in _groups(good, self.max_rows, self.max_bytes):
-                yield from self._decode_group(buffer, group, base_position)
-            if first_wrong.size:
-                _batch_at(buffer, run, int(first_wrong[0])).ensure_valid()
+            wrong = np.flatnonzero(run.checksums == Checksum.WRONG)
+            sound = run.pick(slice(wrong[0])) if wrong.size else run
+            kind = MessageGroups if run.rows["magic"][0] < 2 else BatchGroups
+            for group in kind(buffer, sound, self.max_rows, self.max_bytes, self.max_decompressed):
+                yield from self._slices(self._record_batch(group, base_position))
+            if wrong.size:
+                batch_at(buffer, run, int(wrong[0])).ensure_valid()
                 raise AssertionError("the kernels find a checksum wrong that tidelog.records finds right")
+
+    def _slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if batch.num_rows <= self.max_rows:
+            yield batch
+        else:  # one batch of the log with more records than a RecordBatch may have rows
+            for start in range(0, batch.num_rows, self.max_rows):
+                yield batch.slice(start, self.max_rows)
+
+    def _record_batch(self, group: Group, base_position: int) -> pa.RecordBatch:
+        records = group.decode(self._wanted)
+        arrays = [self._column(name, group, records, base_position) for name in self.schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _column(self, name: str, group: Group, records: RecordColumns, base_position: int) -> pa.Array:
+        length = group.length
+        match name:
+            case "key":
+                return records.key
+            case "value":
+                return records.value
+            case "headers":
+                return records.headers
+            case "offset":
+                return fixed_array(pa.int64(), length, records.offsets)
+            case "timestamp":
+                if self._unit == "us":
+                    np.multiply(as_numpy(records.timestamps, np.int64), 1000, out=as_numpy(records.timestamps, np.int64))
+                return fixed_array(self.schema.field(name).type, length, records.timestamps)
+            case "sequence":
+                return group.sequences(records, self._repeated)
+            case "topic" | "partition":
+                return self._repeated.constant(name, self.constants[name], length)
+            case _:
+                values = group.batch_values(name, base_position)
+                return self._repeated.repeat(name, values, group.counts, length)

@@ -28,6 +28,11 @@ class Bodies(NamedTuple):
     owners: Sequence[object]
 
     @property
+    def are_stored(self) -> bool:
+        """Whether nothing was compressed, so that bodies lie where their batches lie."""
+        return len(self.owners) == 1
+
+    @property
     def sizes(self) -> Int64Array:
         return self.table[:, 1] - self.table[:, 0]
 

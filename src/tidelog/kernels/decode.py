@@ -12,7 +12,7 @@ The kernel says which batch is broken and no more. `tidelog.records` reads that 
 
 from enum import IntEnum, auto
 
-from tidelog.kernels.memory import big_i32, big_i64, copy_wide, little_i32, load_i64, load_u8, store_8, store_32, store_64
+from tidelog.kernels.memory import big_i32, big_i64, copy_wide, little_i32, load_i64, load_u8, opaque, store_8, store_32, store_64
 from tidelog.kernels.runtime import inner, kernel
 from tidelog.kernels.varint import read_varint, read_varlong
 
@@ -48,27 +48,27 @@ class Slot(IntEnum):
 
 
 # Kernels take plain numbers: byte positions of the words.
-_OFFSETS = 8 * Slot.OFFSETS.value
-_TIMESTAMPS = 8 * Slot.TIMESTAMPS.value
-_KEY_OFFSETS = 8 * Slot.KEY_OFFSETS.value
-_KEY_DATA = 8 * Slot.KEY_DATA.value
-_KEY_VALIDITY = 8 * Slot.KEY_VALIDITY.value
-_VALUE_OFFSETS = 8 * Slot.VALUE_OFFSETS.value
-_VALUE_DATA = 8 * Slot.VALUE_DATA.value
-_VALUE_VALIDITY = 8 * Slot.VALUE_VALIDITY.value
-_HEADER_OFFSETS = 8 * Slot.HEADER_OFFSETS.value
-_HEADER_PLACES = 8 * Slot.HEADER_PLACES.value
-_HEADER_VALIDITY = 8 * Slot.HEADER_VALIDITY.value
-_ROWS = 8 * Slot.ROWS.value
-_KEY_BYTES = 8 * Slot.KEY_BYTES.value
-_KEY_NULLS = 8 * Slot.KEY_NULLS.value
-_VALUE_BYTES = 8 * Slot.VALUE_BYTES.value
-_VALUE_NULLS = 8 * Slot.VALUE_NULLS.value
-_HEADER_COUNT = 8 * Slot.HEADER_COUNT.value
-_HEADER_BYTES = 8 * Slot.HEADER_BYTES.value
-_RECORDS_WITH_HEADERS = 8 * Slot.RECORDS_WITH_HEADERS.value
+OFFSETS = 8 * Slot.OFFSETS.value
+TIMESTAMPS = 8 * Slot.TIMESTAMPS.value
+KEY_OFFSETS = 8 * Slot.KEY_OFFSETS.value
+KEY_DATA = 8 * Slot.KEY_DATA.value
+KEY_VALIDITY = 8 * Slot.KEY_VALIDITY.value
+VALUE_OFFSETS = 8 * Slot.VALUE_OFFSETS.value
+VALUE_DATA = 8 * Slot.VALUE_DATA.value
+VALUE_VALIDITY = 8 * Slot.VALUE_VALIDITY.value
+HEADER_OFFSETS = 8 * Slot.HEADER_OFFSETS.value
+HEADER_PLACES = 8 * Slot.HEADER_PLACES.value
+HEADER_VALIDITY = 8 * Slot.HEADER_VALIDITY.value
+ROWS = 8 * Slot.ROWS.value
+KEY_BYTES = 8 * Slot.KEY_BYTES.value
+KEY_NULLS = 8 * Slot.KEY_NULLS.value
+VALUE_BYTES = 8 * Slot.VALUE_BYTES.value
+VALUE_NULLS = 8 * Slot.VALUE_NULLS.value
+HEADER_COUNT = 8 * Slot.HEADER_COUNT.value
+HEADER_BYTES = 8 * Slot.HEADER_BYTES.value
+RECORDS_WITH_HEADERS = 8 * Slot.RECORDS_WITH_HEADERS.value
 
-_ROW_SIZE = 64  # of the table of headers
+ROW_SIZE = 64  # of the table of headers
 
 
 @inner
@@ -97,17 +97,17 @@ def skip_headers(address: int, end: int, count: int) -> int:
 @kernel("int64(int64, int64, int64, int64)")
 def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
     """Decode the records of `batches` version 2 batches, or give the index of the first that is broken."""
-    offsets = load_i64(slots + _OFFSETS)
-    timestamps = load_i64(slots + _TIMESTAMPS)
-    key_offsets = load_i64(slots + _KEY_OFFSETS)
-    key_data = load_i64(slots + _KEY_DATA)
-    key_validity = load_i64(slots + _KEY_VALIDITY)
-    value_offsets = load_i64(slots + _VALUE_OFFSETS)
-    value_data = load_i64(slots + _VALUE_DATA)
-    value_validity = load_i64(slots + _VALUE_VALIDITY)
-    header_offsets = load_i64(slots + _HEADER_OFFSETS)
-    header_places = load_i64(slots + _HEADER_PLACES)
-    header_validity = load_i64(slots + _HEADER_VALIDITY)
+    offsets = load_i64(slots + OFFSETS)
+    timestamps = load_i64(slots + TIMESTAMPS)
+    key_offsets = load_i64(slots + KEY_OFFSETS)
+    key_data = load_i64(slots + KEY_DATA)
+    key_validity = load_i64(slots + KEY_VALIDITY)
+    value_offsets = load_i64(slots + VALUE_OFFSETS)
+    value_data = load_i64(slots + VALUE_DATA)
+    value_validity = load_i64(slots + VALUE_VALIDITY)
+    header_offsets = load_i64(slots + HEADER_OFFSETS)
+    header_places = load_i64(slots + HEADER_PLACES)
+    header_validity = load_i64(slots + HEADER_VALIDITY)
     row = 0
     key_bytes = 0
     key_nulls = 0
@@ -117,7 +117,7 @@ def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
     header_bytes = 0
     records_with_headers = 0
     for batch in range(batches):
-        header = headers + batch * _ROW_SIZE
+        header = headers + batch * ROW_SIZE
         address = load_i64(bodies + batch * BODY_SIZE)
         end = load_i64(bodies + batch * BODY_SIZE + 8)
         limit = load_i64(bodies + batch * BODY_SIZE + 16)
@@ -134,6 +134,10 @@ def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
             if size <= 0 or size > end - address:
                 return batch
             record_end = address + size
+            # Where this record ends, the next begins. That is known here, from its first bytes: a processor that
+            # goes by it, and not by the lengths of key and value, works on several records at once. The compiler,
+            # which sees below that both agree, must not be free to choose.
+            next_record = opaque(record_end)
             delta, address = read_varlong(address + 1, record_end)
             store_64(timestamps + 8 * row, base_timestamp + (delta & timestamp_mask))
             delta, address = read_varint(address, record_end)
@@ -176,17 +180,18 @@ def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
                 return batch
             if header_offsets:
                 store_32(header_offsets + 4 * row + 4, header_count)
+            address = next_record
             row += 1
         if count != 0 and address != end:  # the body of an empty batch is not looked at
             return batch
-    store_64(slots + _ROWS, row)
-    store_64(slots + _KEY_BYTES, key_bytes)
-    store_64(slots + _KEY_NULLS, key_nulls)
-    store_64(slots + _VALUE_BYTES, value_bytes)
-    store_64(slots + _VALUE_NULLS, value_nulls)
-    store_64(slots + _HEADER_COUNT, header_count)
-    store_64(slots + _HEADER_BYTES, header_bytes)
-    store_64(slots + _RECORDS_WITH_HEADERS, records_with_headers)
+    store_64(slots + ROWS, row)
+    store_64(slots + KEY_BYTES, key_bytes)
+    store_64(slots + KEY_NULLS, key_nulls)
+    store_64(slots + VALUE_BYTES, value_bytes)
+    store_64(slots + VALUE_NULLS, value_nulls)
+    store_64(slots + HEADER_COUNT, header_count)
+    store_64(slots + HEADER_BYTES, header_bytes)
+    store_64(slots + RECORDS_WITH_HEADERS, records_with_headers)
     return ALL_DECODED
 
 

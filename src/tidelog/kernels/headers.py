@@ -5,6 +5,7 @@ under the names of `BatchHeader`: nothing is converted before somebody looks. Ro
 table with other fields (LEGACY_ROW); `magic` stands at the same place in both.
 """
 
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -87,8 +88,28 @@ class HeaderScan(NamedTuple):
 
     @property
     def is_legacy(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which rows are legacy entries."""
         legacy: np.ndarray[Any, np.dtype[np.bool_]] = self.rows["magic"] < 2
         return legacy
+
+    @property
+    def sizes(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Bytes of each batch."""
+        return self.rows["batch_length"].astype(np.int64) + 12
+
+    def pick(self, which: slice | np.ndarray[Any, Any]) -> "HeaderScan":
+        """The same scan reduced to some of its batches."""
+        return self._replace(
+            rows=self.rows[which], positions=self.positions[which], checksums=self.checksums[which]
+        )
+
+    def runs(self) -> "Iterator[HeaderScan]":
+        """The scan cut where legacy entries and version 2 batches meet."""
+        if not len(self.rows):
+            return
+        edges = np.flatnonzero(np.diff(self.is_legacy)) + 1
+        for first, last in zip([0, *edges.tolist()], [*edges.tolist(), len(self.rows)], strict=True):
+            yield self.pick(slice(first, last))
 
 
 # Kernels take plain numbers.

@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tidelog.kernels.runtime import inner
+from tidelog.kernels.runtime import inlined
 
 __all__ = [
     "big_i16",
@@ -27,6 +27,7 @@ __all__ = [
     "little_u32",
     "load_i64",
     "load_u8",
+    "opaque",
     "put_big_16",
     "put_big_32",
     "put_big_64",
@@ -125,11 +126,21 @@ def _vector_copy(words: int) -> Callable[[int, int], None]:
 copy_16 = _vector_copy(2)
 copy_32 = _vector_copy(4)
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _opaque(typing_context: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.asm(ir.FunctionType(_WORD, [_WORD]), "", "=r,0", arguments, side_effect=False)
+
+    return types.int64(types.int64), generate
+
+
+opaque = cast(Callable[[int], int], _opaque)  # the same number, of which the compiler no longer knows where it is from
+
 WIDE = 32  # bytes that a wide copy may touch beyond what it was asked to copy, on either side
 _WIDE_LIMIT = 256  # above it the call of memcpy costs less than the loop
 
 
-@inner
+@inlined
 def copy_wide(target: int, source: int, size: int, source_limit: int) -> None:
     """Copy `size` bytes; up to 31 more are written behind the target, which must have that slack.
 

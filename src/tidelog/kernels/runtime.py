@@ -29,7 +29,7 @@ import llvmlite
 import numba
 from numba.core import compiler, serialize
 
-__all__ = ["CACHE_VARIABLE", "Kernel", "WarmUp", "cache_directory", "inner", "kernel", "warm_up"]
+__all__ = ["CACHE_VARIABLE", "Kernel", "WarmUp", "cache_directory", "inlined", "inner", "kernel", "warm_up"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,6 +54,12 @@ class WarmUp(NamedTuple):
 def inner(function: Callable[P, R]) -> Callable[P, R]:
     """A function that kernels call. It is compiled into them, never called from Python."""
     compiled: Callable[P, R] = numba.njit(**_OPTIONS, no_cpython_wrapper=True)(function)
+    return compiled
+
+
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """An inner function so small and so hot that a call would cost more than what it does."""
+    compiled: Callable[P, R] = numba.njit(**_OPTIONS, no_cpython_wrapper=True, forceinline=True)(function)
     return compiled
 
 

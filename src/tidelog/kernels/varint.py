@@ -7,7 +7,7 @@ One and two bytes, nearly all there are, are decided without a call.
 """
 
 from tidelog.kernels.memory import little_u16, load_u8, store_8
-from tidelog.kernels.runtime import inner
+from tidelog.kernels.runtime import inlined, inner
 
 __all__ = ["BROKEN", "fold", "put_folded", "read_varint", "read_varlong", "size_of_folded"]
 
@@ -35,7 +35,7 @@ def _read_long(address: int, end: int, last_shift: int) -> tuple[int, int]:
     return 0, BROKEN
 
 
-@inner
+@inlined
 def _read(address: int, end: int, last_shift: int) -> tuple[int, int]:
     if end - address >= 2:
         pair = little_u16(address)
@@ -46,25 +46,25 @@ def _read(address: int, end: int, last_shift: int) -> tuple[int, int]:
     return _read_long(address, end, last_shift)
 
 
-@inner
+@inlined
 def read_varint(address: int, end: int) -> tuple[int, int]:
     """Read a signed 32-bit number."""
     return _read(address, end, _MAX_VARINT_SHIFT)
 
 
-@inner
+@inlined
 def read_varlong(address: int, end: int) -> tuple[int, int]:
     """Read a signed 64-bit number."""
     return _read(address, end, _MAX_VARLONG_SHIFT)
 
 
-@inner
+@inlined
 def fold(value: int) -> int:
     """Fold a signed number, so that small negatives stay small."""
     return value << 1 ^ value >> 63
 
 
-@inner
+@inlined
 def size_of_folded(value: int) -> int:
     """Bytes of a folded value. Those below 128 are decided first."""
     size = 1
@@ -75,7 +75,7 @@ def size_of_folded(value: int) -> int:
     return size
 
 
-@inner
+@inlined
 def put_folded(address: int, value: int) -> int:
     """Write a folded value; give back the address behind it."""
     while value & ~0x7F != 0:

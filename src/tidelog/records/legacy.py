@@ -13,7 +13,8 @@ There are no batches: an uncompressed entry is one record. A compressed entry is
 message set, its offset is the last one inside. Inside a wrapper of magic 0 offsets are absolute. Inside magic 1 they
 are relative: the last inner message has the wrapper's offset and the others follow from it, gaps included; a wrapper
 at offset 0 counts from 0 whatever is inside (some producers left it 0). When the wrapper says LogAppendTime, its own
-timestamp counts for every message; the type bit of inner messages is ignored.
+timestamp counts for every message; the type bit of inner messages is ignored. A wrapper inside a wrapper, or around
+messages of another magic, is refused, as a broker refuses to store it.
 
 See docs/formats/legacy.md. Kafka: AbstractLegacyRecordBatch, LegacyRecord.
 """
@@ -214,9 +215,10 @@ class LegacyBatch:
 
     def inner_messages(self, max_size: int = MAX_DECOMPRESSED_BYTES) -> list["LegacyBatch"]:
         """The entries inside a wrapper as they lie there, with the offsets they were written with."""
-        return [LegacyBatch(entry) for entry in _entries(self._wrapped_bytes(max_size))]
+        return [LegacyBatch(entry) for entry in _entries(self.records_bytes(max_size))]
 
-    def _wrapped_bytes(self, max_size: int) -> memoryview:
+    def records_bytes(self, max_size: int = MAX_DECOMPRESSED_BYTES) -> memoryview:
+        """The message set inside a wrapper as plain bytes, at most `max_size` of them."""
         if self.magic not in (0, 1):
             raise InvalidRecordError(f"message at offset {self.last_offset}: a wrapper of magic {self.magic}")
         codec = self.codec
@@ -235,6 +237,10 @@ class LegacyBatch:
         for entry in inner:
             if entry._message.codec_id:
                 raise InvalidRecordError(f"message at offset {self.last_offset}: a wrapper inside a wrapper")
+            if entry.magic != self.magic:
+                raise InvalidRecordError(
+                    f"message at offset {self.last_offset}: magic {entry.magic} inside a wrapper of magic {self.magic}"
+                )
             yield _to_record(wrap_int64(base_offset + entry.last_offset), entry._message, self._message)
 
     def _offset_of_relative_zero(self, last_inner_offset: int) -> int:
@@ -286,16 +292,15 @@ def _entries(message_set: memoryview) -> Iterator[memoryview]:
 
 
 def _to_record(offset: int, message: _Message, outer: _Message) -> Record:
-    """`outer` is the wrapper, or the message itself. Its timestamp type rules over messages of magic 1."""
+    """`outer` is the wrapper, or the message itself. Its timestamp type rules."""
     key, value = message.key_and_value()
-    timed_by = outer if message.magic == 1 else message
-    is_append_time = timed_by.timestamp_type is TimestampType.LOG_APPEND_TIME
+    is_append_time = outer.timestamp_type is TimestampType.LOG_APPEND_TIME
     return Record(
         offset=offset,
-        timestamp_ms=timed_by.timestamp_ms if is_append_time else message.timestamp_ms,
+        timestamp_ms=outer.timestamp_ms if is_append_time else message.timestamp_ms,
         key=None if key is None else bytes(key),
         value=None if value is None else bytes(value),
-        timestamp_type=timed_by.timestamp_type,
+        timestamp_type=outer.timestamp_type,
     )
 
 

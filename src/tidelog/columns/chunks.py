@@ -1,0 +1,109 @@
+"""A log file as a sequence of chunks of whole batches.
+
+Files are read by position into one buffer that is used again and again, not mapped: a mapped file that is truncated
+under the reader kills the process, and the copy costs nothing beside the walk. Whatever can read at a position will
+do as a source, so a file in an object store is read the same way.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from tidelog.errors import StorageError
+from tidelog.kernels.headers import HeaderScan, StopReason, scan_headers
+
+__all__ = ["DEFAULT_CHUNK_SIZE", "Chunk", "FileSource", "Source", "read_chunks"]
+
+DEFAULT_CHUNK_SIZE = 4 << 20
+
+
+class Source(Protocol):
+    """Bytes that can be read at any position."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        """Fill `target` from `position`; how many bytes were there."""
+
+
+class FileSource:
+    """A file of the local disk, its size as it was when it was opened."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise StorageError(f"{os.fspath(path)}: {error.strerror}") from error
+        self.path = os.fspath(path)
+        self.size = os.fstat(self._descriptor).st_size
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        """Fill `target` from `position`; how many bytes were there."""
+        done = 0
+        while done < len(target):
+            try:
+                count = os.preadv(self._descriptor, [target[done:]], position + done)
+            except OSError as error:
+                raise StorageError(f"{self.path}, position {position + done}: {error.strerror}") from error
+            if not count:
+                break
+            done += count
+        return done
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> "FileSource":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class Chunk(NamedTuple):
+    """Whole batches, and where they stand in the file. The bytes are valid until the next chunk is asked for."""
+
+    data: memoryview
+    position: int
+    scan: HeaderScan
+
+
+def read_chunks(
+    source: Source,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    verify: bool = True,
+    chunk_size: int = DEFAULT_CHUNK_SIZE,
+) -> Iterator[Chunk]:
+    """The batches of a source between two positions, of which `start` must be that of a batch.
+
+    A batch that is larger than a chunk gets a larger one. An incomplete batch at the end is left out; a corrupt
+    length field ends the iteration with a chunk whose scan says so.
+    """
+    end = source.size if end is None else min(end, source.size)
+    buffer = bytearray(min(chunk_size, max(end - start, 0)))
+    position = start
+    while position < end:
+        view = memoryview(buffer)[: min(len(buffer), end - position)]
+        filled = source.read_into(position, view)
+        scan = scan_headers(view[:filled], verify=verify)
+        if scan.end == 0 and scan.reason is StopReason.END:
+            needed = _size_of_first(view[:filled])
+            if filled < len(view) or needed is None or needed > end - position or needed <= len(buffer):
+                return  # the file ends inside a batch
+            buffer = bytearray(needed)
+            continue
+        yield Chunk(view[: scan.end], position, scan)
+        if scan.reason is StopReason.CORRUPT or filled < len(view):
+            return
+        position += scan.end
+
+
+def _size_of_first(data: memoryview) -> int | None:
+    return None if len(data) < 12 else 12 + int.from_bytes(data[8:12], "big", signed=True)

@@ -1,0 +1,18 @@
+"""Every kernel there is, for those who want them compiled ahead."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from tidelog.kernels import runtime
+
+__all__ = ["MODULES", "kernels"]
+
+MODULES = ("crc32c", "headers", "decode", "messages")
+
+
+def kernels() -> "Sequence[runtime.Kernel[..., Any]]":
+    """All kernels, those of the most used modules first. Importing their modules registers them."""
+    for module in MODULES:
+        import_module(f"tidelog.kernels.{module}")
+    return tuple(runtime._registry)

@@ -1,0 +1,189 @@
+"""Legacy entries to columns.
+
+The body of an entry is a message set: the entry itself, or what its wrapper holds, decompressed. Decompression is
+left to `tidelog.records`, wrapper by wrapper; messages are counted and decoded by kernels.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tidelog.kernels.bodies import Bodies
+from tidelog.kernels.buffers import address_of
+from tidelog.kernels.decode import (
+    ALL_DECODED,
+    BODY_SIZE,
+    KEY_BYTES,
+    KEY_DATA,
+    KEY_NULLS,
+    KEY_OFFSETS,
+    KEY_VALIDITY,
+    OFFSETS,
+    ROW_SIZE,
+    ROWS,
+    TIMESTAMPS,
+    VALUE_BYTES,
+    VALUE_DATA,
+    VALUE_NULLS,
+    VALUE_OFFSETS,
+    VALUE_VALIDITY,
+    clear_bit,
+)
+from tidelog.kernels.headers import HeaderScan
+from tidelog.kernels.memory import big_i32, big_i64, copy_wide, load_i64, load_u8, store_32, store_64
+from tidelog.kernels.runtime import inner, kernel
+from tidelog.records.batches import batch_of
+from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
+from tidelog.records.legacy import MIN_MESSAGE_SIZE, LegacyBatch
+
+__all__ = ["decode_messages", "open_messages"]
+
+_PREFIX = 12
+
+
+@kernel("int64(int64, int64, int64)")
+def count_messages(bodies: int, sets: int, counts: int) -> int:
+    """Count the messages of each set; the index of the first with an impossible size, or -1.
+
+    A message that is cut off ends its set, as in Kafka.
+    """
+    for index in range(sets):
+        address = load_i64(bodies + index * BODY_SIZE)
+        end = load_i64(bodies + index * BODY_SIZE + 8)
+        count = 0
+        while end - address >= _PREFIX:
+            size = big_i32(address + 8)
+            if size < MIN_MESSAGE_SIZE:
+                return index
+            if size > end - address - _PREFIX:
+                break
+            address += _PREFIX + size
+            count += 1
+        store_64(counts + 8 * index, count)
+    return ALL_DECODED
+
+
+@inner
+def _last_offset(address: int, end: int) -> int:
+    """The offset written into the last complete message of a set."""
+    last = 0
+    while end - address >= _PREFIX and big_i32(address + 8) <= end - address - _PREFIX:
+        last = big_i64(address)
+        address += _PREFIX + big_i32(address + 8)
+    return last
+
+
+@kernel("int64(int64, int64, int64, int64)")
+def decode_messages(entries: int, bodies: int, sets: int, slots: int) -> int:
+    """Decode the messages of `sets` counted message sets, or give the index of the first that is broken."""
+    key_offsets = load_i64(slots + KEY_OFFSETS)
+    value_offsets = load_i64(slots + VALUE_OFFSETS)
+    row = 0
+    key_bytes = 0
+    key_nulls = 0
+    value_bytes = 0
+    value_nulls = 0
+    for index in range(sets):
+        entry = entries + index * ROW_SIZE
+        address = load_i64(bodies + index * BODY_SIZE)
+        end = load_i64(bodies + index * BODY_SIZE + 8)
+        limit = load_i64(bodies + index * BODY_SIZE + 16)
+        magic = load_u8(entry + 16)
+        attributes = load_u8(entry + 17)
+        is_append_time = magic != 0 and attributes & 8 != 0
+        base_offset = 0
+        if attributes & 7 != 0:
+            if end - address < _PREFIX:
+                return index
+            if magic == 1 and big_i64(entry) != 0:
+                last_offset = _last_offset(address, end)
+                if big_i64(entry) < last_offset:
+                    return index
+                base_offset = big_i64(entry) - last_offset  # wraps as Java's does
+        first = address
+        while end - address >= _PREFIX:
+            message_end = address + _PREFIX + big_i32(address + 8)
+            if message_end > end:
+                if address == first:
+                    return index
+                break
+            if load_u8(address + 16) != magic or (attributes & 7 != 0 and load_u8(address + 17) & 7 != 0):
+                return index
+            store_64(load_i64(slots + OFFSETS) + 8 * row, base_offset + big_i64(address))
+            field = address + 18
+            timestamp = -1
+            if magic != 0:
+                timestamp = big_i64(entry + 18) if is_append_time else big_i64(field)
+                field += 8
+            store_64(load_i64(slots + TIMESTAMPS) + 8 * row, timestamp)
+            if message_end - field < 4:
+                return index
+            size = big_i32(field)
+            field += 4
+            if size > message_end - field:
+                return index
+            if key_offsets:
+                if size >= 0:
+                    copy_wide(load_i64(slots + KEY_DATA) + key_bytes, field, size, limit)
+                    key_bytes += size
+                else:
+                    clear_bit(load_i64(slots + KEY_VALIDITY), row)
+                    key_nulls += 1
+                store_32(key_offsets + 4 * row + 4, key_bytes)
+            field += size & ~(size >> 63)
+            if message_end - field < 4:
+                return index
+            size = big_i32(field)
+            field += 4
+            if size > message_end - field:
+                return index
+            if value_offsets:
+                if size >= 0:
+                    copy_wide(load_i64(slots + VALUE_DATA) + value_bytes, field, size, limit)
+                    value_bytes += size
+                else:
+                    clear_bit(load_i64(slots + VALUE_VALIDITY), row)
+                    value_nulls += 1
+                store_32(value_offsets + 4 * row + 4, value_bytes)
+            address = message_end
+            row += 1
+    store_64(slots + ROWS, row)
+    store_64(slots + KEY_BYTES, key_bytes)
+    store_64(slots + KEY_NULLS, key_nulls)
+    store_64(slots + VALUE_BYTES, value_bytes)
+    store_64(slots + VALUE_NULLS, value_nulls)
+    return ALL_DECODED
+
+
+def open_messages(
+    buffer: Any, scan: HeaderScan, *, max_size: int = MAX_DECOMPRESSED_BYTES
+) -> tuple[Bodies, np.ndarray[Any, np.dtype[np.int64]]]:
+    """The message sets of legacy entries that a scan of `buffer` found, and how many messages each holds."""
+    address, size = address_of(buffer)
+    view = memoryview(buffer).cast("B")
+    table = np.empty((len(scan.rows), 3), np.int64)
+    table[:, 0] = scan.positions + address
+    table[:, 1] = table[:, 0] + scan.sizes
+    table[:, 2] = address + size
+    owners: list[object] = [buffer]
+    for index in np.flatnonzero(scan.legacy["attributes"] & 7).tolist():
+        start = int(scan.positions[index])
+        entry = batch_of(view[start : start + int(scan.sizes[index])])
+        assert isinstance(entry, LegacyBatch)
+        content = entry.records_bytes(max_size)
+        first, length = address_of(content)
+        table[index] = first, first + length, first + length
+        owners.append(content)
+    counts = np.zeros(len(scan.rows), np.int64)
+    broken = count_messages(table.ctypes.data, len(table), counts.ctypes.data)
+    if broken != ALL_DECODED:
+        _explain(view, scan, broken, max_size)
+    return Bodies(table, owners), counts
+
+
+def _explain(view: memoryview, scan: HeaderScan, index: int, max_size: int) -> None:
+    start = int(scan.positions[index])
+    entry = batch_of(view[start : start + int(scan.sizes[index])])
+    for _ in entry.records(max_size):
+        pass
+    raise AssertionError(f"{entry}: the kernels refuse messages that tidelog.records can read")
