@@ -125,7 +125,9 @@ class ColumnDecoder:
                 return fixed_array(pa.int64(), length, records.offsets)
             case "timestamp":
                 if self._unit == "us":
-                    np.multiply(as_numpy(records.timestamps, np.int64), 1000, out=as_numpy(records.timestamps, np.int64))
+                    np.multiply(
+                        as_numpy(records.timestamps, np.int64), 1000, out=as_numpy(records.timestamps, np.int64)
+                    )
                 return fixed_array(self.schema.field(name).type, length, records.timestamps)
             case "sequence":
                 return group.sequences(records, self._repeated)

@@ -87,9 +87,7 @@ def decode_batch_records(rows: Rows, bodies: Bodies, counts: np.ndarray[Any, Any
     return target.finish(lists and lists.gather())
 
 
-def decode_message_records(
-    rows: Rows, bodies: Bodies, counts: np.ndarray[Any, Any], wanted: Set[str]
-) -> RecordColumns:
+def decode_message_records(rows: Rows, bodies: Bodies, counts: np.ndarray[Any, Any], wanted: Set[str]) -> RecordColumns:
     """Decode legacy entries, given their header rows, message sets and record counts. They have no headers."""
     target = _Target(int(counts.sum()), int(bodies.sizes.sum()), wanted)
     rows = np.ascontiguousarray(rows)

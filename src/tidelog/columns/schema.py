@@ -15,9 +15,7 @@ __all__ = ["BATCH_COLUMNS", "DEFAULT_COLUMNS", "HEADERS_TYPE", "RECORD_COLUMNS",
 
 TimestampUnit = Literal["ms", "us"]
 
-HEADERS_TYPE = pa.list_(
-    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-)
+HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 
 # What each record brings.
 RECORD_COLUMNS: dict[str, pa.DataType] = {
@@ -62,9 +60,7 @@ def schema_of(columns: Iterable[str] | None = None, timestamp_unit: TimestampUni
     for name in DEFAULT_COLUMNS if columns is None else columns:
         if name not in ALL_COLUMNS:
             raise InvalidRequestError(f"no column {name!r}; there are {', '.join(ALL_COLUMNS)}")
-        fields.append(
-            pa.field(name, pa.timestamp(timestamp_unit, "UTC") if name == "timestamp" else ALL_COLUMNS[name])
-        )
+        fields.append(pa.field(name, pa.timestamp(timestamp_unit, "UTC") if name == "timestamp" else ALL_COLUMNS[name]))
     schema = pa.schema(fields)
     if len(set(schema.names)) != len(schema):
         raise InvalidRequestError(f"a column is named twice: {', '.join(schema.names)}")

@@ -8,7 +8,7 @@ from tidelog.kernels import runtime
 
 __all__ = ["MODULES", "kernels"]
 
-MODULES = ("crc32c", "headers", "decode", "messages")
+MODULES = ("crc32c", "headers", "decode", "messages", "validate", "encode", "murmur2")
 
 
 def kernels() -> "Sequence[runtime.Kernel[..., Any]]":

@@ -12,7 +12,18 @@ The kernel says which batch is broken and no more. `tidelog.records` reads that 
 
 from enum import IntEnum, auto
 
-from tidelog.kernels.memory import big_i32, big_i64, copy_wide, little_i32, load_i64, load_u8, opaque, store_8, store_32, store_64
+from tidelog.kernels.memory import (
+    big_i32,
+    big_i64,
+    copy_wide,
+    little_i32,
+    load_i64,
+    load_u8,
+    opaque,
+    store_8,
+    store_32,
+    store_64,
+)
 from tidelog.kernels.runtime import inner, kernel
 from tidelog.kernels.varint import read_varint, read_varlong
 

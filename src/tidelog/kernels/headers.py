@@ -99,9 +99,7 @@ class HeaderScan(NamedTuple):
 
     def pick(self, which: slice | np.ndarray[Any, Any]) -> "HeaderScan":
         """The same scan reduced to some of its batches."""
-        return self._replace(
-            rows=self.rows[which], positions=self.positions[which], checksums=self.checksums[which]
-        )
+        return self._replace(rows=self.rows[which], positions=self.positions[which], checksums=self.checksums[which])
 
     def runs(self) -> "Iterator[HeaderScan]":
         """The scan cut where legacy entries and version 2 batches meet."""

@@ -126,6 +126,7 @@ def _vector_copy(words: int) -> Callable[[int, int], None]:
 copy_16 = _vector_copy(2)
 copy_32 = _vector_copy(4)
 
+
 @intrinsic  # type: ignore[untyped-decorator]
 def _opaque(typing_context: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

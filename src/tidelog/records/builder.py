@@ -63,7 +63,7 @@ class BatchBuilder:
         is_control: bool = False,
         delete_horizon_ms: int | None = None,
     ) -> None:
-        _check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
+        check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
         if timestamp_type is TimestampType.LOG_APPEND_TIME and log_append_time_ms == NO_TIMESTAMP:
             raise InvalidRequestError("a LogAppendTime batch needs the time of the append")
         self.base_offset = base_offset
@@ -146,7 +146,7 @@ class BatchBuilder:
         ).seal(self._body if self.codec is Codec.NONE else compress(self.codec, self._body, level=self.level))
 
 
-def _check_producer(
+def check_producer(
     producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool, is_control: bool
 ) -> None:
     if is_transactional and producer_id == NO_PRODUCER_ID:

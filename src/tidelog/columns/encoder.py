@@ -1,0 +1,137 @@
+"""Arrow to batches: rows as a producer would send them, or as a log stores them.
+
+    columns -> addresses -> one kernel call cuts and writes many batches -> each is compressed where a codec is given
+
+The columns read are `key`, `value`, `timestamp` and `headers`; any of them may be missing. The end of a RecordBatch
+ends the open batch, as a flush does.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.columns.compressor import BatchCompressor
+from tidelog.columns.inputs import Inputs
+from tidelog.errors import InvalidRequestError
+from tidelog.kernels.decode import SLACK
+from tidelog.kernels.encode import CUT_WORDS, TOO_LARGE, Input
+from tidelog.kernels.encode import encode as encode_rows
+from tidelog.records.batch import (
+    BATCH_HEADER_SIZE,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    BatchAttributes,
+)
+from tidelog.records.builder import DEFAULT_BATCH_SIZE, check_producer
+from tidelog.records.compression import Codec
+from tidelog.records.java import MAX_INT32, increment_sequence
+from tidelog.records.record import NO_SEQUENCE
+
+__all__ = ["ColumnEncoder", "EncodedBatches", "encode"]
+
+Int64Array = np.ndarray[Any, np.dtype[np.int64]]
+
+_TARGET_SIZE = 8 << 20
+_SMALLEST_BATCH = BATCH_HEADER_SIZE + 7
+
+
+class EncodedBatches(NamedTuple):
+    """Batches back to back, and what each of them is."""
+
+    data: memoryview
+    sizes: Int64Array
+    counts: Int64Array
+
+    def batches(self) -> Iterator[memoryview]:
+        """The batches one by one."""
+        position = 0
+        for size in self.sizes.tolist():
+            yield self.data[position : position + size]
+            position += size
+
+
+def encode(rows: pa.RecordBatch | pa.Table, **options: Any) -> bytes:
+    """All rows as one stretch of batches; the options are those of `ColumnEncoder`.
+
+    >>> from tidelog.records import read_batches
+    >>> log = encode(pa.table({"key": [b"k1", None], "value": [b"v1", b"v2"]}), base_offset=7)
+    >>> [(record.offset, record.key, record.value) for batch in read_batches(log) for record in batch]
+    [(7, b'k1', b'v1'), (8, None, b'v2')]
+    """
+    return b"".join(part.data for part in ColumnEncoder(**options).encode(rows))
+
+
+class ColumnEncoder:
+    """Encodes rows into version 2 batches; offsets and sequences go on from call to call.
+
+    Args:
+        batch_size: the producer's `batch.size`: bytes of a batch before compression, unless one record needs more.
+        codec, level: how bodies are compressed.
+        base_offset: offset of the first row; None makes batches as a producer sends them, each from offset 0.
+        partition_leader_epoch: -1 as a producer sends it.
+        producer_id, producer_epoch, base_sequence, is_transactional: as in `BatchBuilder`.
+    """
+
+    def __init__(
+        self,
+        *,
+        batch_size: int = DEFAULT_BATCH_SIZE,
+        codec: Codec = Codec.NONE,
+        level: int | None = None,
+        base_offset: int | None = None,
+        partition_leader_epoch: int = NO_LEADER_EPOCH,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
+    ) -> None:
+        check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control=False)
+        if base_offset is not None and base_offset < 0:
+            raise InvalidRequestError(f"base offset {base_offset}: offsets begin at 0")
+        if not 0 <= batch_size <= MAX_INT32:
+            raise InvalidRequestError(f"batch size {batch_size}: it lies between 0 and {MAX_INT32}")
+        self.next_offset = base_offset
+        self.next_sequence = base_sequence
+        self._compressor = BatchCompressor(codec, level)
+        self._words = np.zeros(len(Input) + 4 * 4, np.int64)
+        self._words[Input.BATCH_SIZE] = batch_size
+        self._words[Input.LEADER_EPOCH] = partition_leader_epoch
+        self._words[Input.PRODUCER_ID] = producer_id
+        self._words[Input.PRODUCER_EPOCH] = producer_epoch
+        self._words[Input.ATTRIBUTES] = BatchAttributes(codec, is_transactional=is_transactional).pack()
+
+    def encode(self, rows: pa.RecordBatch | pa.Table) -> Iterator[EncodedBatches]:
+        """The batches of `rows`, in stretches of some megabytes."""
+        for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
+            inputs = Inputs(batch)
+            inputs.fill(self._words)
+            yield from self._stretches(inputs)
+
+    def _stretches(self, inputs: Inputs) -> Iterator[EncodedBatches]:
+        self._words[Input.BASE_OFFSET] = -1 if self.next_offset is None else self.next_offset
+        self._words[Input.BASE_SEQUENCE] = self.next_sequence
+        row = 0
+        target_size = min(_TARGET_SIZE, inputs.max_encoded_size())
+        while row < inputs.rows:
+            target = np.empty(target_size + SLACK, np.uint8)
+            cuts = np.empty((target_size // _SMALLEST_BATCH + 1, CUT_WORDS), np.int64)
+            self._words[Input.TARGET] = target.ctypes.data
+            self._words[Input.CAPACITY] = target_size
+            self._words[Input.CUTS] = cuts.ctypes.data
+            self._words[Input.MAX_CUTS] = len(cuts)
+            following, size, made = encode_rows(self._words.ctypes.data, row)
+            if following == TOO_LARGE:
+                raise InvalidRequestError("a row with more than 2 GiB of key, value and headers fits no batch")
+            if not made:  # one batch needs more than the whole target
+                target_size = 2 * target_size + int(self._words[Input.BATCH_SIZE])
+                continue
+            encoded = EncodedBatches(target[:size].data, cuts[:made, 1], cuts[:made, 2])
+            yield self._compressor.compress(encoded)
+            row = following
+        if self.next_offset is not None:
+            self.next_offset += inputs.rows
+        if self.next_sequence != NO_SEQUENCE:
+            self.next_sequence = increment_sequence(self.next_sequence, inputs.rows & MAX_INT32)

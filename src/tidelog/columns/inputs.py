@@ -1,0 +1,121 @@
+"""Columns of rows as the encoder's kernel wants them: addresses of Arrow's buffers."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.columns.schema import HEADERS_TYPE
+from tidelog.errors import InvalidRequestError
+from tidelog.kernels.encode import Input
+from tidelog.records.batch import BATCH_HEADER_SIZE
+from tidelog.records.record import MAX_RECORD_OVERHEAD, NO_TIMESTAMP
+
+__all__ = ["Inputs", "binary_words"]
+
+_COLUMNS = frozenset({"key", "value", "timestamp", "headers"})
+_LENGTHS = 5 + 5 + 5  # of key, value and the number of headers
+_HEADER_LENGTHS = 5 + 5
+
+
+def binary_words(array: pa.Array) -> tuple[int, int, int, int, int]:
+    """Addresses of a binary array's offsets, data, end of data and validity (0 for none), and its first bit."""
+    validity, offsets, data = array.buffers()
+    start = data.address if data is not None else 0
+    return (
+        offsets.address + 4 * array.offset if len(array) else 0,
+        start,
+        start + (data.size if data is not None else 0),
+        validity.address if validity is not None and array.null_count else 0,
+        array.offset,
+    )
+
+
+class Inputs:
+    """The columns of one RecordBatch, cast to what is stored. Holds on to their memory."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.rows = batch.num_rows
+        self._key = _binary(batch, "key")
+        self._value = _binary(batch, "value")
+        self._timestamps = _milliseconds(batch)
+        self._headers = _headers(batch)
+        if not _COLUMNS & set(batch.schema.names):
+            raise InvalidRequestError(f"none of the columns {', '.join(sorted(_COLUMNS))} is there")
+
+    def fill(self, words: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        """Tell the kernel where everything is."""
+        words[Input.ROWS] = self.rows
+        words[Input.KEY : Input.KEY + 5] = binary_words(self._key) if self._key is not None else 0
+        words[Input.VALUE : Input.VALUE + 5] = binary_words(self._value) if self._value is not None else 0
+        words[Input.TIMESTAMPS] = self._timestamps.ctypes.data
+        words[Input.HEADER_LISTS] = 0
+        if self._headers is not None:
+            names, values = _name_and_value(self._headers)
+            validity, offsets = self._headers.buffers()[:2]
+            words[Input.HEADER_KEY : Input.HEADER_KEY + 5] = binary_words(names)
+            words[Input.HEADER_VALUE : Input.HEADER_VALUE + 5] = binary_words(values)
+            words[Input.HEADER_LISTS] = offsets.address + 4 * self._headers.offset
+            words[Input.HEADER_VALIDITY] = validity.address if validity is not None else 0
+            words[Input.HEADER_FIRST_BIT] = self._headers.offset
+
+    def max_encoded_size(self) -> int:
+        """Bytes that suffice for all rows, were each to begin a batch."""
+        size = self.rows * (BATCH_HEADER_SIZE + MAX_RECORD_OVERHEAD + _LENGTHS)
+        for column in (self._key, self._value):
+            size += column.nbytes if column is not None else 0
+        if self._headers is not None:
+            size += self._headers.nbytes + _HEADER_LENGTHS * len(self._headers.values)
+        return int(size)
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    return batch.column(name) if name in batch.schema.names else None
+
+
+def _cast(array: pa.Array, data_type: pa.DataType, name: str) -> pa.Array:
+    if array.type == data_type:
+        return array
+    try:
+        return array.cast(data_type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidRequestError(f"column {name!r} of type {array.type} cannot become {data_type}: {error}") from None
+
+
+def _binary(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    array = _column(batch, name)
+    if array is None or pa.types.is_null(array.type):
+        return None
+    return _cast(array, pa.binary(), name)
+
+
+def _milliseconds(batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Timestamps as int64 milliseconds; null, or no column at all, is -1. Microseconds are cut, not refused."""
+    array = _column(batch, "timestamp")
+    if array is None:
+        return np.full(batch.num_rows, NO_TIMESTAMP, np.int64)
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
+    milliseconds = _cast(array, pa.int64(), "timestamp")
+    if milliseconds.null_count:
+        milliseconds = pc.fill_null(milliseconds, NO_TIMESTAMP)
+    values: np.ndarray[Any, np.dtype[np.int64]] = milliseconds.to_numpy()
+    if values.size and int(values.min()) < NO_TIMESTAMP:
+        raise InvalidRequestError(f"timestamp {values.min()}: a record has a time >= 0, or -1 for none")
+    return np.ascontiguousarray(values)
+
+
+def _headers(batch: pa.RecordBatch) -> pa.ListArray | None:
+    array = _column(batch, "headers")
+    if array is None or array.null_count == len(array):
+        return None
+    array = _cast(array, HEADERS_TYPE, "headers")
+    if array.flatten().null_count or array.flatten().field(0).null_count:
+        raise InvalidRequestError("a header without a name: names cannot be null")
+    return array
+
+
+def _name_and_value(headers: pa.ListArray) -> tuple[pa.Array, pa.Array]:
+    pairs = headers.values
+    return pairs.field(0), pairs.field(1)

@@ -1,0 +1,222 @@
+"""Columns to version 2 batches, cut as a producer cuts them.
+
+Rows are taken in order. A row goes into the open batch while the batch stays within `batch.size`; the room of a batch
+is at least what its first record may need, so that a large record gets a batch of its own size. Lengths are minimal,
+the bytes are those of `records.builder.cut_batches` and of Kafka's own producer.
+
+Columns have the shape of Arrow's binary arrays. A bitmap may begin in the middle of a byte, as it does in a slice.
+"""
+
+from enum import IntEnum, auto
+
+from tidelog.kernels.crc32c import crc32c_at
+from tidelog.kernels.memory import (
+    copy_wide,
+    little_i32,
+    load_i64,
+    load_u8,
+    put_big_16,
+    put_big_32,
+    put_big_64,
+    store_8,
+    store_64,
+)
+from tidelog.kernels.runtime import inlined, inner, kernel
+from tidelog.kernels.varint import fold, put_folded, size_of_folded
+from tidelog.records.batch import BATCH_HEADER_SIZE
+from tidelog.records.record import MAX_RECORD_OVERHEAD
+
+__all__ = ["CUT_WORDS", "TOO_LARGE", "Input", "encode"]
+
+CUT_WORDS = 3  # of each batch made: its position, its size, its records
+TOO_LARGE = -1
+_LARGEST_BATCH = 2**31 - 1 - 12
+_NULL = 1  # -1, folded
+
+
+class Input(IntEnum):
+    """The int64 words that describe the columns (addresses, 0 for absent) and the batches to be made."""
+
+    ROWS = 0
+    KEY = auto()  # five words, see `_field_size`: offsets, data, limit, validity, first bit
+    VALUE = KEY + 5
+    HEADER_KEY = VALUE + 5
+    HEADER_VALUE = HEADER_KEY + 5
+    HEADER_LISTS = HEADER_VALUE + 5  # int32 offsets of each row's headers
+    HEADER_VALIDITY = auto()
+    HEADER_FIRST_BIT = auto()
+    TIMESTAMPS = auto()  # int64 milliseconds, -1 for none
+    TARGET = auto()
+    CAPACITY = auto()
+    CUTS = auto()  # where to write CUT_WORDS a batch
+    MAX_CUTS = auto()
+    BATCH_SIZE = auto()
+    BASE_OFFSET = auto()  # of the first row; -1: every batch begins at 0, as a producer sends it
+    LEADER_EPOCH = auto()
+    PRODUCER_ID = auto()
+    PRODUCER_EPOCH = auto()
+    BASE_SEQUENCE = auto()
+    ATTRIBUTES = auto()
+
+
+# Kernels take plain numbers: byte positions of the words.
+_ROWS = 8 * Input.ROWS.value
+_KEY = 8 * Input.KEY.value
+_VALUE = 8 * Input.VALUE.value
+_HEADER_KEY = 8 * Input.HEADER_KEY.value
+_HEADER_VALUE = 8 * Input.HEADER_VALUE.value
+_HEADER_LISTS = 8 * Input.HEADER_LISTS.value
+_HEADER_VALIDITY = 8 * Input.HEADER_VALIDITY.value
+_HEADER_FIRST_BIT = 8 * Input.HEADER_FIRST_BIT.value
+_TIMESTAMPS = 8 * Input.TIMESTAMPS.value
+_TARGET = 8 * Input.TARGET.value
+_CAPACITY = 8 * Input.CAPACITY.value
+_CUTS = 8 * Input.CUTS.value
+_MAX_CUTS = 8 * Input.MAX_CUTS.value
+_BATCH_SIZE = 8 * Input.BATCH_SIZE.value
+_BASE_OFFSET = 8 * Input.BASE_OFFSET.value
+_LEADER_EPOCH = 8 * Input.LEADER_EPOCH.value
+_PRODUCER_ID = 8 * Input.PRODUCER_ID.value
+_PRODUCER_EPOCH = 8 * Input.PRODUCER_EPOCH.value
+_BASE_SEQUENCE = 8 * Input.BASE_SEQUENCE.value
+_ATTRIBUTES = 8 * Input.ATTRIBUTES.value
+
+
+@inlined
+def _is_valid(validity: int, bit: int) -> bool:
+    return validity == 0 or load_u8(validity + (bit >> 3)) >> (bit & 7) & 1 != 0
+
+
+@inlined
+def _size_of(column: int, row: int) -> int:
+    """Bytes of a field, -1 for null. A column that is absent is null everywhere."""
+    offsets = load_i64(column)
+    if offsets == 0 or not _is_valid(load_i64(column + 24), load_i64(column + 32) + row):
+        return -1
+    return little_i32(offsets + 4 * row + 4) - little_i32(offsets + 4 * row)
+
+
+@inlined
+def _written_size(size: int) -> int:
+    """Bytes that a field takes in a record, its length included."""
+    return 1 if size < 0 else size_of_folded(size << 1) + size
+
+
+@inlined
+def _put_field(address: int, column: int, row: int, size: int) -> int:
+    if size < 0:
+        store_8(address, _NULL)
+        return address + 1
+    address = put_folded(address, size << 1)
+    data = load_i64(column + 8) + little_i32(load_i64(column) + 4 * row)
+    copy_wide(address, data, size, load_i64(column + 16))
+    return address + size
+
+
+@inner
+def _headers_size(words: int, first: int, last: int) -> int:
+    total = 0
+    for header in range(first, last):
+        total += _written_size(_size_of(words + _HEADER_KEY, header))
+        total += _written_size(_size_of(words + _HEADER_VALUE, header))
+    return total
+
+
+@inner
+def _put_headers(address: int, words: int, first: int, last: int) -> int:
+    for header in range(first, last):
+        address = _put_field(address, words + _HEADER_KEY, header, _size_of(words + _HEADER_KEY, header))
+        address = _put_field(address, words + _HEADER_VALUE, header, _size_of(words + _HEADER_VALUE, header))
+    return address
+
+
+@inner
+def _seal(batch: int, size: int, words: int, first_row: int, count: int, base_time: int, max_time: int) -> None:
+    """Write the header of a batch in front of its records."""
+    base_offset = load_i64(words + _BASE_OFFSET)
+    put_big_64(batch, 0 if base_offset < 0 else base_offset + first_row)
+    put_big_32(batch + 8, size - 12)
+    put_big_32(batch + 12, load_i64(words + _LEADER_EPOCH))
+    store_8(batch + 16, 2)
+    put_big_16(batch + 21, load_i64(words + _ATTRIBUTES))
+    put_big_32(batch + 23, count - 1)
+    put_big_64(batch + 27, base_time)
+    put_big_64(batch + 35, max_time)
+    put_big_64(batch + 43, load_i64(words + _PRODUCER_ID))
+    put_big_16(batch + 51, load_i64(words + _PRODUCER_EPOCH))
+    base_sequence = load_i64(words + _BASE_SEQUENCE)
+    put_big_32(batch + 53, base_sequence if base_sequence < 0 else base_sequence + first_row & 0x7FFFFFFF)
+    put_big_32(batch + 57, count)
+    put_big_32(batch + 17, crc32c_at(batch + 21, size - 21))
+
+
+@kernel("UniTuple(int64, 3)(int64, int64)")
+def encode(words: int, row: int) -> tuple[int, int, int]:
+    """Encode rows from `row` on, until they, the target or the table of cuts come to an end.
+
+    Gives back the first row not encoded (all of a batch or none of it), the bytes written and the batches made; the
+    row is TOO_LARGE where a record does not fit a batch of any size.
+    """
+    rows = load_i64(words + _ROWS)
+    lists = load_i64(words + _HEADER_LISTS)
+    timestamps = load_i64(words + _TIMESTAMPS)
+    target = load_i64(words + _TARGET)
+    capacity = load_i64(words + _CAPACITY)
+    position = 0
+    cuts = 0
+    while row < rows and cuts < load_i64(words + _MAX_CUTS):
+        first_row = row
+        size = BATCH_HEADER_SIZE
+        limit = load_i64(words + _BATCH_SIZE)
+        base_time = load_i64(timestamps + 8 * row)
+        max_time = -1
+        is_full = False
+        while row < rows:
+            time = load_i64(timestamps + 8 * row)
+            key_size = _size_of(words + _KEY, row)
+            value_size = _size_of(words + _VALUE, row)
+            first_header = 0
+            last_header = 0
+            if lists and _is_valid(load_i64(words + _HEADER_VALIDITY), load_i64(words + _HEADER_FIRST_BIT) + row):
+                first_header = little_i32(lists + 4 * row)
+                last_header = little_i32(lists + 4 * row + 4)
+            payload = (
+                _written_size(key_size) + _written_size(value_size) + size_of_folded(last_header - first_header << 1)
+            )
+            if last_header > first_header:
+                payload += _headers_size(words, first_header, last_header)
+            time_delta = fold(time - base_time)
+            offset_delta = row - first_row << 1
+            body = 1 + size_of_folded(time_delta) + size_of_folded(offset_delta) + payload
+            record = size_of_folded(body << 1) + body
+            if row == first_row:
+                limit = max(limit, BATCH_HEADER_SIZE + MAX_RECORD_OVERHEAD + payload)
+                if record > _LARGEST_BATCH - BATCH_HEADER_SIZE:
+                    return TOO_LARGE, position, cuts
+            elif size + record > limit or size + record > _LARGEST_BATCH:
+                break
+            if record > capacity - position - size:
+                is_full = True
+                break
+            address = put_folded(target + position + size, body << 1)
+            store_8(address, 0)
+            address = put_folded(address + 1, time_delta)
+            address = put_folded(address, offset_delta)
+            address = _put_field(address, words + _KEY, row, key_size)
+            address = _put_field(address, words + _VALUE, row, value_size)
+            address = put_folded(address, last_header - first_header << 1)
+            if last_header > first_header:
+                _put_headers(address, words, first_header, last_header)
+            size += record
+            max_time = max(max_time, time)
+            row += 1
+        if is_full:  # the caller comes again with another target, from the first row of this batch
+            return first_row, position, cuts
+        _seal(target + position, size, words, first_row, row - first_row, base_time, max_time)
+        cut = load_i64(words + _CUTS) + 8 * CUT_WORDS * cuts
+        store_64(cut, position)
+        store_64(cut + 8, size)
+        store_64(cut + 16, row - first_row)
+        position += size
+        cuts += 1
+    return row, position, cuts
