@@ -53,9 +53,9 @@ def of_batches(name: str, rows: Array, positions: Array) -> Array:
         case "timestampType":
             return (rows["attributes"] & _LOG_APPEND_TIME_BIT) >> 3
         case "isTransactional":
-            return rows["attributes"] & _TRANSACTIONAL_BIT != 0
+            return (rows["attributes"] & _TRANSACTIONAL_BIT).astype(np.bool_)
         case "isControl":
-            return rows["attributes"] & _CONTROL_BIT != 0
+            return (rows["attributes"] & _CONTROL_BIT).astype(np.bool_)
         case "codec":
             return rows["attributes"] & _CODEC_BITS
         case "position":

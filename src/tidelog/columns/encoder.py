@@ -96,7 +96,7 @@ class ColumnEncoder:
         self.next_offset = base_offset
         self.next_sequence = base_sequence
         self._compressor = BatchCompressor(codec, level)
-        self._words = np.zeros(len(Input) + 4 * 4, np.int64)
+        self._words = np.zeros(Input.WORDS, np.int64)
         self._words[Input.BATCH_SIZE] = batch_size
         self._words[Input.LEADER_EPOCH] = partition_leader_epoch
         self._words[Input.PRODUCER_ID] = producer_id

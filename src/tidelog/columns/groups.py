@@ -152,7 +152,9 @@ class BatchGroups:
                 yield BatchGroup(self._buffer, part, bodies, counts[outer], self._max_size)
                 continue
             for inner in _cut(counts[outer], bodies.sizes, self._max_rows, self._max_bytes):
-                yield BatchGroup(self._buffer, part.pick(inner), bodies[inner], counts[outer][inner], self._max_size)
+                yield BatchGroup(
+                    self._buffer, part.pick(inner), bodies.pick(inner), counts[outer][inner], self._max_size
+                )
 
 
 class MessageGroups:
@@ -168,4 +170,4 @@ class MessageGroups:
             part = self._scan.pick(outer)
             bodies, counts = open_messages(self._buffer, part, max_size=self._max_size)
             for inner in _cut(counts, bodies.sizes, self._max_rows, self._max_bytes):
-                yield MessageGroup(self._buffer, part.pick(inner), bodies[inner], counts[inner], self._max_size)
+                yield MessageGroup(self._buffer, part.pick(inner), bodies.pick(inner), counts[inner], self._max_size)

@@ -33,7 +33,7 @@ class RecordColumns(NamedTuple):
     headers: pa.Array | None
 
 
-class BrokenBatch(Exception):  # noqa: N818 - internal: the decoder turns it into the error that fits
+class BrokenBatch(Exception):
     """Batch `index` of a group is broken."""
 
     def __init__(self, index: int) -> None:

@@ -36,8 +36,9 @@ class Bodies(NamedTuple):
     def sizes(self) -> Int64Array:
         return self.table[:, 1] - self.table[:, 0]
 
-    def __getitem__(self, index: slice) -> "Bodies":
-        return Bodies(self.table[index], self.owners)
+    def pick(self, which: slice) -> "Bodies":
+        """Some of them."""
+        return Bodies(self.table[which], self.owners)
 
 
 def open_bodies(

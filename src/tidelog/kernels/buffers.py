@@ -11,7 +11,7 @@ __all__ = ["address_of", "writable_address_of"]
 
 
 def address_of(buffer: Any) -> tuple[int, int]:
-    """Address and size in bytes of any object with contiguous bytes (bytes, memoryview, mmap, arrays, Arrow buffers)."""
+    """Address and size in bytes of any object with contiguous bytes: bytes, memoryview, mmap, array, Arrow buffer."""
     array = np.frombuffer(buffer, np.uint8)
     return array.__array_interface__["data"][0], array.size
 

@@ -49,7 +49,7 @@ _OVER_TWO = _shift_tables(2 * _LANE)
 
 
 def _instruction(name: str, bits: int, word: int) -> Callable[[int, int], int]:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def step(typing_context: Any, crc: Any, data: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             state, chunk = ir.IntType(bits), ir.IntType(word)

@@ -38,11 +38,11 @@ class Input(IntEnum):
     """The int64 words that describe the columns (addresses, 0 for absent) and the batches to be made."""
 
     ROWS = 0
-    KEY = auto()  # five words, see `_field_size`: offsets, data, limit, validity, first bit
-    VALUE = KEY + 5
-    HEADER_KEY = VALUE + 5
-    HEADER_VALUE = HEADER_KEY + 5
-    HEADER_LISTS = HEADER_VALUE + 5  # int32 offsets of each row's headers
+    KEY = 1  # five words: offsets, data, end of data, validity, first bit of it
+    VALUE = 6
+    HEADER_KEY = 11
+    HEADER_VALUE = 16
+    HEADER_LISTS = 21  # int32 offsets of each row's headers
     HEADER_VALIDITY = auto()
     HEADER_FIRST_BIT = auto()
     TIMESTAMPS = auto()  # int64 milliseconds, -1 for none
@@ -57,6 +57,7 @@ class Input(IntEnum):
     PRODUCER_EPOCH = auto()
     BASE_SEQUENCE = auto()
     ATTRIBUTES = auto()
+    WORDS = auto()  # how many there are
 
 
 # Kernels take plain numbers: byte positions of the words.

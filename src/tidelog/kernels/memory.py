@@ -45,7 +45,7 @@ def _pointer(builder: Any, address: Any, bits: int) -> Any:
 
 
 def _load(bits: int, *, swap: bool = False, signed: bool = False) -> Callable[[int], int]:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def load(typing_context: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             value = builder.load(_pointer(builder, arguments[0], bits))
@@ -62,7 +62,7 @@ def _load(bits: int, *, swap: bool = False, signed: bool = False) -> Callable[[i
 
 
 def _store(bits: int, *, swap: bool = False) -> Callable[[int, int], None]:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def store(typing_context: Any, address: Any, value: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             narrow = arguments[1] if bits == 64 else builder.trunc(arguments[1], ir.IntType(bits))
@@ -95,7 +95,7 @@ put_big_32 = _store(32, swap=True)
 put_big_64 = _store(64, swap=True)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _memcpy(typing_context: Any, target: Any, source: Any, size: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target, source, size = arguments
@@ -109,7 +109,7 @@ copy_bytes = cast(Callable[[int, int, int], None], _memcpy)  # exactly `size` by
 
 
 def _vector_copy(words: int) -> Callable[[int, int], None]:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def copy(typing_context: Any, target: Any, source: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             vector = ir.VectorType(_WORD, words).as_pointer()
@@ -127,7 +127,7 @@ copy_16 = _vector_copy(2)
 copy_32 = _vector_copy(4)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _opaque(typing_context: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.asm(ir.FunctionType(_WORD, [_WORD]), "", "=r,0", arguments, side_effect=False)

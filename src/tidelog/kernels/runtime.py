@@ -53,13 +53,17 @@ class WarmUp(NamedTuple):
 
 def inner(function: Callable[P, R]) -> Callable[P, R]:
     """A function that kernels call. It is compiled into them, never called from Python."""
-    compiled: Callable[P, R] = numba.njit(**_OPTIONS, no_cpython_wrapper=True)(function)
-    return compiled
+    return _njit(function, no_cpython_wrapper=True)
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
     """An inner function so small and so hot that a call would cost more than what it does."""
-    compiled: Callable[P, R] = numba.njit(**_OPTIONS, no_cpython_wrapper=True, forceinline=True)(function)
+    return _njit(function, no_cpython_wrapper=True, forceinline=True)
+
+
+def _njit(function: Callable[P, R], **more: bool) -> Callable[P, R]:
+    options: dict[str, Any] = {**_OPTIONS, **more}
+    compiled: Callable[P, R] = numba.njit(**options)(function)
     return compiled
 
 
@@ -94,7 +98,7 @@ class Kernel(Generic[P, R]):
 
     def compile(self) -> Callable[P, R]:
         """Load or compile the machine code now. Two threads may both do it; both results are right."""
-        dispatcher = numba.njit(**_OPTIONS)(self._function)
+        dispatcher: Any = _njit(self._function)
         directory = cache_directory()
         if directory is not None:
             dispatcher._cache = _KernelCache(self.name, directory)

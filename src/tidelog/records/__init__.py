@@ -26,7 +26,13 @@ from tidelog.records.batches import Batch, batch_of, first_batch_size, read_batc
 from tidelog.records.builder import BatchBuilder, batch_size, build_batch, build_message_set, cut_batches
 from tidelog.records.committed import AbortedTxn, committed_batches
 from tidelog.records.compression import Codec, compress, decompress
-from tidelog.records.control import ControlType, EndTxnMarker, build_control_batch, build_end_txn_marker
+from tidelog.records.control import (
+    ControlType,
+    EndTxnMarker,
+    build_control_batch,
+    build_end_txn_marker,
+    end_txn_marker_of,
+)
 from tidelog.records.legacy import LegacyBatch
 from tidelog.records.record import Header, NewRecord, Record, TimestampType, record_size
 
@@ -52,11 +58,12 @@ __all__ = [
     "build_control_batch",
     "build_end_txn_marker",
     "build_message_set",
-    "compress",
     "committed_batches",
+    "compress",
     "cut_batches",
     "decompress",
     "empty_batch",
+    "end_txn_marker_of",
     "first_batch_size",
     "read_batches",
     "read_memory_batches",

@@ -33,6 +33,7 @@ __all__ = [
     "BatchAttributes",
     "BatchHeader",
     "RecordBatch",
+    "empty_batch",
 ]
 
 _HEADER = struct.Struct(

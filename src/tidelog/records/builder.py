@@ -123,10 +123,17 @@ class BatchBuilder:
         base = record.timestamp_ms if self._base_timestamp_ms is None else self._base_timestamp_ms
         return record.timestamp_ms - base
 
-    def build(self) -> bytearray:
-        """The bytes of the batch. Without records there is no batch, and the answer is empty."""
+    def build(self, *, last_offset: int | None = None) -> bytearray:
+        """The bytes of the batch. Without records there is no batch, and the answer is empty.
+
+        `last_offset` is for compaction: the batch keeps the last offset it had, though the record there is gone.
+        """
         if not self.count:
             return bytearray()
+        if last_offset is None:
+            last_offset = self._last_offset
+        elif last_offset < self._last_offset:
+            raise InvalidRequestError(f"last offset {last_offset}, below that of a record, {self._last_offset}")
         is_append_time = self.attributes.timestamp_type is TimestampType.LOG_APPEND_TIME
         assert self._base_timestamp_ms is not None
         return BatchHeader(
@@ -136,7 +143,7 @@ class BatchBuilder:
             magic=MAGIC,
             crc=0,  # sealed below
             attributes=self.attributes.pack(),
-            last_offset_delta=self._last_offset - self.base_offset,
+            last_offset_delta=self._offset_delta(last_offset),
             base_timestamp_ms=self._base_timestamp_ms,
             max_timestamp_ms=self.log_append_time_ms if is_append_time else self._max_timestamp_ms,
             producer_id=self.producer_id,
