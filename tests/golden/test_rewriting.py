@@ -90,12 +90,7 @@ def rewrite(batch: RecordBatch, codec: Codec = Codec.NONE) -> bytearray:
     )
     for record in as_sent(batch).records():
         builder.append(NewRecord(record.key, record.value, record.timestamp_ms, record.headers), record.offset)
-    rewritten = RecordBatch(builder.build())
-    if rewritten.last_offset == batch.last_offset:
-        return builder.build()
-    # compaction took the last records away, and the header still counts them
-    header = rewritten.header._replace(last_offset_delta=batch.header.last_offset_delta)
-    return header.seal(bytes(rewritten.buffer[RecordBatch.HEADER_SIZE :]))
+    return builder.build(last_offset=batch.last_offset)  # compaction may have taken the record there away
 
 
 def as_sent(batch: RecordBatch) -> RecordBatch:

@@ -38,8 +38,8 @@ class BatchColumns:
 
     def repeat(self, name: str, values: Array, counts: Array, length: int) -> pa.Array:
         """A column in which value i stands `counts[i]` times."""
-        if not length or values.min() == values.max():
-            value = values[0].item() if length else 0
+        if values.min() == values.max():
+            value = values[0].item()
             return self.constant(name, _CODEC_NAMES[value].as_py() if name == "codec" else value, length)
         repeated = np.repeat(values, counts)
         if name == "codec":

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelog.columns.schema import HEADERS_TYPE
 from tidelog.errors import InvalidRequestError
@@ -99,7 +98,7 @@ def _milliseconds(batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
         array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
     milliseconds = _cast(array, pa.int64(), "timestamp")
     if milliseconds.null_count:
-        milliseconds = pc.fill_null(milliseconds, NO_TIMESTAMP)
+        milliseconds = milliseconds.fill_null(NO_TIMESTAMP)
     values: np.ndarray[Any, np.dtype[np.int64]] = milliseconds.to_numpy()
     if values.size and int(values.min()) < NO_TIMESTAMP:
         raise InvalidRequestError(f"timestamp {values.min()}: a record has a time >= 0, or -1 for none")

@@ -64,7 +64,7 @@ def open_bodies(
         decompressor = Decompressor(max_size)
         for codec in np.unique(codecs[codecs != Codec.NONE]):
             which = np.flatnonzero(codecs == codec)
-            opened = decompressor.open(int(codec), table[which])
+            opened = decompressor.open(int(codec), buffer, table[which])
             if opened.broken is not None:
                 _explain(buffer, rows, positions, int(which[opened.broken]), max_size)
             table[which] = opened.table

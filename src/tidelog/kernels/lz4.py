@@ -28,13 +28,15 @@ from tidelog.kernels.memory import (
 from tidelog.kernels.runtime import inlined, inner, kernel
 from tidelog.kernels.xxh32 import xxh32_at
 
-__all__ = ["BROKEN", "FULL", "STREAM_SIZE", "copy_match", "decompress_lz4"]
+__all__ = ["BROKEN", "FULL", "LARGEST_BLOCK", "STREAM_SIZE", "copy_match", "decompress_lz4"]
 
 STREAM_SIZE = 24  # a row of the tables: first address, end, end of readable memory
 
 # What a decoder gives back in place of an address.
 FULL = -1
 BROKEN = -2
+
+LARGEST_BLOCK = 4 * 1024 * 1024  # plain bytes
 
 _MAGIC = 0x184D2204
 _DENSEST = 255  # plain bytes from one packed byte: one that adds to the size of a match

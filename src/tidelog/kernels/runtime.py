@@ -28,6 +28,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 import llvmlite
 import numba
 from numba.core import compiler, serialize
+from numba.core.runtime import rtsys
 
 __all__ = ["CACHE_VARIABLE", "Kernel", "WarmUp", "cache_directory", "inlined", "inner", "kernel", "warm_up"]
 
@@ -117,7 +118,8 @@ class _KernelCache:
         self._directory = directory
 
     def load_overload(self, signature: object, target_context: Any) -> Any:
-        target_context.refresh()
+        # All that loading needs. numba would first import everything it can compile, a fifth of a second.
+        rtsys.initialize(target_context)
         try:
             content = self._path(target_context.codegen()).read_bytes()
         except OSError:  # not compiled yet, or not readable: compile

@@ -80,11 +80,7 @@ def _decode_block(source: int, end: int, limit: int, target: int, target_end: in
                 size = (tag >> 2 & 7) + 4
             if offset == 0 or offset > target - first or size > target_end - target:
                 return BROKEN
-            if offset >= 16 and size <= 32:
-                copy_16(target, target - offset)
-                copy_16(target + 16, target + 16 - offset)
-            else:
-                copy_match(target, offset, size)
+            copy_match(target, offset, size)
         target += size
     return target if target == target_end else BROKEN
 

@@ -9,13 +9,15 @@ older CRC-32 of zlib and gzip.
 
 import zlib
 
-from crc32c import crc32c
-
 __all__ = ["crc32_of", "crc32c_of"]
 
 
 def crc32c_of(data: bytes | bytearray | memoryview) -> int:
     """CRC-32C, of version 2 batches, as an unsigned number."""
+    # Imported when first needed: the package takes longer to import than all of tidelog.records, and who reads
+    # columns lets the kernels compare checksums.
+    from crc32c import crc32c
+
     return int(crc32c(data))
 
 

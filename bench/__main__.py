@@ -1,0 +1,25 @@
+"""`python -m bench [decode] [encode] [scan] [start]`: all of it, or the parts named."""
+
+import sys
+
+from bench import decode, encode, scan, start
+from bench.measure import Report
+
+PARTS = {"decode": decode, "encode": encode, "scan": scan, "start": start}
+
+
+def main(names: list[str]) -> int:
+    """Run the parts; 1 if a goal was missed. Results are written only when everything was measured."""
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        print(f"bench: no part {', '.join(unknown)}; there are {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    report = Report()
+    for name in names or PARTS:
+        PARTS[name].run(report)
+    if not names:
+        report.write()
+    return 0 if all(row.holds for row in report.rows) else 1
+
+
+sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,87 @@
+"""Batches to Arrow: against memory speed, against other readers, against our readable path; with every codec."""
+
+import tempfile
+from pathlib import Path
+
+from bench import others, shapes
+from bench.measure import GIGA, MEGA, Report, cpu_seconds
+from tidelog.columns import ColumnDecoder, FileSource, read_chunks
+from tidelog.records import Codec, read_batches
+
+SEVEN = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+CONSTANTS = {"topic": "t", "partition": 0}
+
+
+def decode_file(path: Path, columns: list[str]) -> int:
+    """Open, read in chunks, compare checksums, make RecordBatches; rows made. This is what a scan does."""
+    decoder = ColumnDecoder(columns, constants=CONSTANTS)
+    rows = 0
+    with FileSource(path) as source:
+        for chunk in read_chunks(source):
+            for batch in decoder.decode_scanned(chunk.data, chunk.scan, base_position=chunk.position):
+                rows += batch.num_rows
+    return rows
+
+
+def _readable(data: bytes) -> int:
+    rows = 0
+    for batch in read_batches(data):
+        batch.ensure_valid()
+        for _ in batch:
+            rows += 1
+    return rows
+
+
+def run(report: Report) -> None:
+    """Decode rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, columns, goal in (
+            ("a", SEVEN, 0.22),
+            ("b", SEVEN, 0.30),
+            ("c", SEVEN, 0.11),
+            ("d", SEVEN, None),
+            ("d", [*SEVEN, "headers"], 0.20),
+            ("real", SEVEN, None),
+        ):
+            path = Path(folder, f"{name}.log")
+            path.write_bytes(shapes.log(name))
+            size = path.stat().st_size
+            seconds = cpu_seconds(lambda path=path, columns=columns: decode_file(path, columns))
+            title = f"decode {name}, {len(columns)} columns"
+            against = "memcpy"
+            report.add(title, size / seconds / GIGA, "GB/s", against=against,
+                       ratio=size / seconds / report.memcpy(), at_least=goal)  # fmt: skip
+            report.add(f"{title}, records", decode_file(path, columns) / seconds / MEGA, "Mrec/s")
+    _against_others(report)
+    _codecs(report)
+
+
+def _against_others(report: Report) -> None:
+    data = shapes.log("a", rows=200_000)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        ours = cpu_seconds(lambda: decode_file(Path(file.name), SEVEN), runs=9) / 200_000
+    for label, reader, count, goal in (
+        ("aiokafka", others.aiokafka_to_arrow, 200_000, 12),
+        ("kafka-python", others.kafka_python_to_arrow, 50_000, None),
+        ("tidelog.records, objects only", _readable, 50_000, None),
+    ):
+        part = shapes.log("a", rows=count)
+        theirs = cpu_seconds(lambda reader=reader, part=part: reader(part), runs=3) / count
+        report.add(f"decode a against {label}", 1 / ours / MEGA, "Mrec/s",
+                   against=f"{label} ({1 / theirs / MEGA:.2g} Mrec/s)", ratio=theirs / ours, at_least=goal)  # fmt: skip
+
+
+def _codecs(report: Report) -> None:
+    rows = 600_000
+    plain = len(shapes.log("a", rows=rows))
+    for codec in (Codec.LZ4, Codec.SNAPPY, Codec.ZSTD, Codec.GZIP):
+        data = shapes.log("a", codec, rows)
+        decoder = ColumnDecoder(SEVEN, constants=CONSTANTS)
+        seconds = cpu_seconds(lambda data=data, decoder=decoder: sum(b.num_rows for b in decoder.decode(data)))
+        few = shapes.log("a", codec, 30_000)
+        readable = cpu_seconds(lambda few=few: _readable(few), runs=3) * rows / 30_000
+        name = f"decode a, {codec.codec_name} (x{plain / len(data):.1f})"
+        report.add(name, rows / seconds / MEGA, "Mrec/s", against="tidelog.records", ratio=readable / seconds)
+        report.add(f"{name}, decompressed", plain / seconds / MEGA, "MB/s")

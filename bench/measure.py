@@ -1,0 +1,120 @@
+"""Medians of CPU time, and the table of what was measured."""
+
+import gc
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+GIGA = 1e9
+MEGA = 1e6
+RESULTS = Path(__file__).with_name("results.json")
+
+
+def cpu_seconds(work: Callable[[], object], runs: int = 5) -> float:
+    """Median CPU time of one call, after one that warms up, with the garbage collector off."""
+    work()
+    taken = []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(runs):
+            started = time.process_time()
+            work()
+            taken.append(time.process_time() - started)
+    finally:
+        gc.enable()
+    return statistics.median(taken)
+
+
+@dataclass
+class Row:
+    """One line of the results. `holds` says whether the goal was reached; a row without a goal always holds."""
+
+    name: str
+    value: float
+    unit: str
+    against: str | None = None
+    ratio: float | None = None
+    goal: str | None = None
+    holds: bool = True
+
+
+class Report:
+    """Collects rows, prints each as it comes, writes them all."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self._memcpy: float | None = None
+
+    def add(
+        self,
+        name: str,
+        value: float,
+        unit: str,
+        *,
+        against: str | None = None,
+        ratio: float | None = None,
+        at_least: float | None = None,
+        at_most: float | None = None,
+    ) -> None:
+        """Note one figure. A goal applies to the ratio where there is one, else to the value."""
+        judged = value if ratio is None else ratio
+        goal, holds = None, True
+        if at_least is not None:
+            goal, holds = f">= {at_least:g}", judged >= at_least
+        if at_most is not None:
+            goal, holds = f"<= {at_most:g}", judged <= at_most
+        row = Row(name, _short(value), unit, against, None if ratio is None else _short(ratio), goal, holds)
+        self.rows.append(row)
+        compared = "" if row.ratio is None else f"{row.ratio:>9.3g} x {against}"
+        verdict = "" if goal is None else f"  goal {goal}: {'holds' if holds else 'MISSED'}"
+        print(f"{name:<44}{row.value:>10.4g} {unit:<9}{compared}{verdict}", flush=True)
+
+    def memcpy(self) -> float:
+        """Bytes per second of a copy from memory to memory, the median over this run so far.
+
+        Measured anew at each call, because the neighbours of a shared machine come and go.
+        """
+        source, target = _copy_buffers()
+        seconds = cpu_seconds(lambda: np.copyto(target, source), runs=7)
+        return source.nbytes / seconds
+
+    def write(self) -> None:
+        """Write bench/results.json."""
+        machine = {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "system": f"{platform.system()} {platform.machine()}",
+        }
+        RESULTS.write_text(json.dumps({"machine": machine, "rows": [asdict(row) for row in self.rows]}, indent=1) + "\n")
+        print(f"wrote {RESULTS.parent.name}/{RESULTS.name}")
+
+
+_buffers: list[np.ndarray] = []
+
+
+def _copy_buffers() -> list[np.ndarray]:
+    if not _buffers:
+        source = np.random.default_rng(1).integers(0, 255, 256_000_000, np.uint8)
+        _buffers.extend([source, source.copy()])
+    return _buffers
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

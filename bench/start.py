@@ -1,0 +1,62 @@
+"""What a new process pays: compilation once per machine, then loading."""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.measure import Report
+
+_FIRST_DECODE = """
+import resource
+def cpu():
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+import numba, numpy, pyarrow
+from tidelog.records import NewRecord, build_batch
+log = build_batch([NewRecord(b"k", b"v", 1)])
+started = cpu()
+from tidelog.columns import decode
+rows = sum(batch.num_rows for batch in decode(log, ["key", "value", "offset", "timestamp"]))
+assert rows == 1
+print(cpu() - started)
+"""
+_ALL = """
+import resource
+def cpu():
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+import numba, numpy, pyarrow
+started = cpu()
+from tidelog.kernels.runtime import warm_up
+warm_up()
+print(cpu() - started)
+"""
+
+
+def _run(code: str, cache: str) -> tuple[float, str]:
+    started = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TIDELOG_KERNEL_CACHE": cache},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return time.perf_counter() - started, done.stdout
+
+
+def run(report: Report) -> None:
+    """Start-up rows. Compiling is CPU time beyond the imports; a first decode is wall time of a whole process."""
+    with tempfile.TemporaryDirectory() as folder:
+        cache = str(Path(folder, "kernels"))
+        _, cpu = _run(_FIRST_DECODE, cache)
+        report.add("cold cache: scan and decode compiled", float(cpu), "s CPU", at_most=3.0)
+        warm = statistics.median(_run(_FIRST_DECODE, cache)[0] for _ in range(5))
+        report.add("warm cache: new process to first decode", warm, "s", at_most=0.6)
+    with tempfile.TemporaryDirectory() as folder:
+        _, cpu = _run(_ALL, str(Path(folder, "kernels")))
+        report.add("cold cache: every kernel compiled", float(cpu), "s CPU", at_most=12.0)
