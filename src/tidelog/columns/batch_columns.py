@@ -19,6 +19,7 @@ _CODEC_BITS = 0x07
 _LOG_APPEND_TIME_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
 _CONTROL_BIT = 0x20
+_MAX_CONSTANTS = 64
 _CODEC_NAMES = pa.array([codec.codec_name for codec in Codec])
 
 
@@ -32,7 +33,9 @@ class BatchColumns:
         """A column of `length` times the same value."""
         array = self._constants.get((name, value))
         if array is None or len(array) < length:
-            array = pa.repeat(pa.scalar(value, ALL_COLUMNS[name]), max(length, 1024))
+            if len(self._constants) >= _MAX_CONSTANTS:  # positions, say, are all different
+                self._constants.clear()
+            array = pa.repeat(pa.scalar(value, ALL_COLUMNS[name]), length)
             self._constants[name, value] = array
         return array.slice(0, length)
 
@@ -47,7 +50,7 @@ class BatchColumns:
         return pa.array(repeated, ALL_COLUMNS[name])
 
 
-def of_batches(name: str, rows: Array, positions: Array) -> Array:
+def of_batches(name: str, rows: Array) -> Array:
     """One value a batch for a column, from the header rows of version 2 batches."""
     match name:
         case "timestampType":
@@ -58,8 +61,6 @@ def of_batches(name: str, rows: Array, positions: Array) -> Array:
             return (rows["attributes"] & _CONTROL_BIT).astype(np.bool_)
         case "codec":
             return rows["attributes"] & _CODEC_BITS
-        case "position":
-            return positions
         case _:
             return rows[_FIELDS[name]].astype(ALL_COLUMNS[name].to_pandas_dtype())
 
@@ -67,7 +68,7 @@ def of_batches(name: str, rows: Array, positions: Array) -> Array:
 _FIELDS = {"leaderEpoch": "partition_leader_epoch", "producerId": "producer_id", "producerEpoch": "producer_epoch"}
 
 
-def of_messages(name: str, rows: Array, positions: Array) -> Array:
+def of_messages(name: str, rows: Array) -> Array:
     """One value an entry for a column, from the header rows of legacy entries."""
     match name:
         case "timestampType":
@@ -76,7 +77,5 @@ def of_messages(name: str, rows: Array, positions: Array) -> Array:
             return np.zeros(len(rows), np.bool_)
         case "codec":
             return rows["attributes"] & _CODEC_BITS
-        case "position":
-            return positions
         case _:
             return np.full(len(rows), -1, ALL_COLUMNS[name].to_pandas_dtype())

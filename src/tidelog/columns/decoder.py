@@ -91,15 +91,16 @@ class ColumnDecoder:
     def decode_scanned(self, buffer: Any, scan: HeaderScan, *, base_position: int = 0) -> Iterator[pa.RecordBatch]:
         """The records of those batches of `buffer` that a scan of it, or a selection of the scan, names."""
         for run in scan.runs():
-            wrong = np.flatnonzero(run.checksums == Checksum.WRONG)
-            sound = run.pick(slice(wrong[0])) if wrong.size else run
+            wrong = run.checksums == int(Checksum.WRONG)
+            first_wrong = int(wrong.argmax()) if wrong.any() else None
+            sound = run if first_wrong is None else run.pick(slice(first_wrong))
             kind = MessageGroups if run.rows["magic"][0] < 2 else BatchGroups
             for group in kind(buffer, sound, self.max_rows, self.max_bytes, self.max_decompressed):
                 records = group.decode(self._wanted)
                 if group.length:  # batches may all be empty
                     yield from self._slices(self._record_batch(group, records, base_position))
-            if wrong.size:
-                batch_at(buffer, run, int(wrong[0])).ensure_valid()
+            if first_wrong is not None:
+                batch_at(buffer, run, first_wrong).ensure_valid()
                 raise AssertionError("the kernels find a checksum wrong that tidelog.records finds right")
 
     def _slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

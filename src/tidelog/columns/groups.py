@@ -68,7 +68,9 @@ class BatchGroup(_GroupOfBatches):
 
     def batch_values(self, name: str, base_position: int) -> np.ndarray[Any, Any]:
         """One value a batch of a column that records have from their batch."""
-        return batch_columns.of_batches(name, self._scan.rows, self._scan.positions + base_position)
+        if name == "position":
+            return self._scan.positions + base_position
+        return batch_columns.of_batches(name, self._scan.rows)
 
     def sequences(self, records: RecordColumns, repeated: BatchColumns) -> pa.Array:
         """Base sequence + offset delta, which wraps to 0 behind 2**31 - 1; -1 without a base."""
@@ -97,7 +99,9 @@ class MessageGroup(_GroupOfBatches):
 
     def batch_values(self, name: str, base_position: int) -> np.ndarray[Any, Any]:
         """One value an entry of a column that records have from their entry."""
-        return batch_columns.of_messages(name, self._scan.legacy, self._scan.positions + base_position)
+        if name == "position":
+            return self._scan.positions + base_position
+        return batch_columns.of_messages(name, self._scan.legacy)
 
     def sequences(self, records: RecordColumns, repeated: BatchColumns) -> pa.Array:
         """Always -1: sequences came with version 2."""
@@ -114,11 +118,14 @@ def _cut(counts: Int64Array, sizes: Int64Array, max_rows: int, max_bytes: int) -
     """
     if not len(counts):
         return
-    rows, size = np.cumsum(counts), np.cumsum(sizes)
-    parts = max(-(-int(rows[-1]) // max_rows), -(-int(size[-1]) // max_bytes))
-    if parts > 1:
-        max_rows = min(max_rows, int(rows[-1]) // parts + int(counts.max()))
-        max_bytes = min(max_bytes, int(size[-1]) // parts + int(sizes.max()))
+    total_rows, total_size = int(counts.sum()), int(sizes.sum())
+    parts = max(-(-total_rows // max_rows), -(-total_size // max_bytes))
+    if parts <= 1:
+        yield slice(0, len(counts))
+        return
+    rows, size = counts.cumsum(), sizes.cumsum()
+    max_rows = min(max_rows, total_rows // parts + int(counts.max()))
+    max_bytes = min(max_bytes, total_size // parts + int(sizes.max()))
     first = 0
     while first < len(counts):
         rows_before, size_before = (rows[first - 1], size[first - 1]) if first else (0, 0)

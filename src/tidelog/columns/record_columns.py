@@ -74,9 +74,9 @@ class _Target:
 def decode_batch_records(rows: Rows, bodies: Bodies, counts: np.ndarray[Any, Any], wanted: Set[str]) -> RecordColumns:
     """Decode version 2 batches, given their header rows, bodies and record counts."""
     sizes = bodies.sizes
-    impossible = np.flatnonzero(counts * MIN_RECORD_SIZE > sizes)
-    if impossible.size:  # a count is a claim: compare it before anything is allocated for it
-        raise BrokenBatch(int(impossible[0]))
+    impossible = counts * MIN_RECORD_SIZE > sizes
+    if impossible.any():  # a count is a claim: compare it before anything is allocated for it
+        raise BrokenBatch(int(impossible.argmax()))
     target = _Target(int(counts.sum()), int(sizes.sum()), wanted)
     lists = _HeaderLists(target) if "headers" in wanted else None
     rows = np.ascontiguousarray(rows)

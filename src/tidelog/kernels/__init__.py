@@ -1,0 +1,21 @@
+"""The record formats at memory speed: loops over bytes, compiled by numba.
+
+A kernel is a function over int64s (addresses, sizes, numbers) with one signature; it releases the GIL. Beside each
+stands a thin function that takes Python's buffers. Three rules keep hostile bytes from doing harm:
+
+    every length is compared with what is left ("remaining >= n") before it is used, never added to an address first
+    every target is as large as the input allows, computed before the kernel runs, with slack for wide copies
+    a kernel says which batch is broken and no more; `tidelog.records` reads that batch again and says why
+
+    runtime.py, catalogue.py      compiling, keeping what was compiled, warming up
+    memory.py, varint.py, buffers.py     the small change: loads and stores, variable-length integers, addresses
+    crc32c.py, crc32.py, crc_tables.py   checksums
+    headers.py                    batch headers of a stretch of log
+    bodies.py, decompress.py      plain bytes of bodies; lz4.py, snappy.py, xxh32.py below
+    decode.py, messages.py        records to columns: version 2, and the legacy formats
+    encode.py                     columns to batches
+    validate.py                   one batch, for a broker
+    murmur2.py                    the partition of a key
+
+This package imports numpy and numba. Nothing imports it that does not need volume.
+"""

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import zstandard
-from isal import igzip_lib
+from isal import isal_zlib
 
-from tidelog.errors import TidelogError, UnsupportedCompressionError
+from tidelog.errors import TidelogError
 from tidelog.kernels.buffers import address_of
 from tidelog.kernels.decode import SLACK
 from tidelog.kernels.lz4 import BROKEN, LARGEST_BLOCK, decompress_lz4
@@ -37,6 +37,7 @@ _GUESSED_RATIO = 4
 _GUESSED_EXTRA = 64 * 1024
 _GROWTH = 4
 
+_GZIP = 31  # zlib's number for the largest window inside a gzip member
 _PLAIN_GZIP_MEMBER = bytes.fromhex("1f8b0800")  # deflate, and none of the optional fields
 
 # What zstd can give, told from its format: 128 KiB from a block, which takes 4 bytes or more.
@@ -92,26 +93,31 @@ class Decompressor:
                 capacity,
             )
             done += opened
-            if outcome == BROKEN:
-                return Opened(table, owners, done)
             if opened:
                 owners.append(scratch)
                 capacity = 0
+            if outcome == BROKEN:
+                return Opened(table, owners, done)
         return Opened(table, owners)
 
     def _one_by_one(self, codec: int, buffer: Any, streams: Int64Array) -> Opened:
-        table = np.empty_like(streams)
-        owners: list[bytes] = []
         view, (address, _) = memoryview(buffer).cast("B"), address_of(buffer)
-        for index, (start, end, _) in enumerate(streams.tolist()):
+        # Each result is copied: a library that gets its memory back works in the same few pages all the time.
+        plain = bytearray()
+        edges = [0]
+        for start, end, _ in streams.tolist():
             try:
-                data = self._decompress(codec, view[start - address : end - address])
+                plain += self._decompress(codec, view[start - address : end - address])
             except TidelogError:
-                return Opened(table, owners, index)
-            first, size = address_of(data)
-            table[index] = first, first + size, first + size
-            owners.append(data)
-        return Opened(table, owners)
+                break
+            edges.append(len(plain))
+        done = len(edges) - 1
+        table = np.empty_like(streams)
+        table[:done, 0] = edges[:-1]
+        table[:done, 1] = edges[1:]
+        table[:done, 2] = len(plain)
+        table[:done] += address_of(plain)[0]
+        return Opened(table, [plain], done if done < len(streams) else None)
 
     def _decompress(self, codec: int, stream: memoryview) -> bytes:
         data = None
@@ -127,10 +133,10 @@ class Decompressor:
         """One member without optional fields and nothing behind it, or None."""
         if stream[:4] != _PLAIN_GZIP_MEMBER:
             return None
-        member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+        member = isal_zlib.decompressobj(_GZIP)
         try:
-            data: bytes = member.decompress(stream, self.max_size + 1)
-        except igzip_lib.error:
+            data: bytes = member.decompress(stream, self.max_size + 1)  # 0 would mean "no limit"
+        except isal_zlib.error:  # type: ignore[misc]  # its stubs call it an instance
             return None
         return data if member.eof and not member.unused_data else None
 
@@ -140,6 +146,8 @@ class Decompressor:
             return None
         frame = self._zstd.decompressobj()
         try:
+            if zstandard.frame_content_size(stream) > self.max_size:  # the decoder may take an empty frame that lies
+                return None
             data = frame.decompress(stream)
         except zstandard.ZstdError:
             return None

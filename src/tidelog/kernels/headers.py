@@ -105,7 +105,11 @@ class HeaderScan(NamedTuple):
         """The scan cut where legacy entries and version 2 batches meet."""
         if not len(self.rows):
             return
-        edges = np.flatnonzero(np.diff(self.is_legacy)) + 1
+        is_legacy = self.is_legacy
+        if not is_legacy.any():  # as nearly always
+            yield self
+            return
+        edges = np.flatnonzero(np.diff(is_legacy)) + 1
         for first, last in zip([0, *edges.tolist()], [*edges.tolist(), len(self.rows)], strict=True):
             yield self.pick(slice(first, last))
 
