@@ -1,0 +1,99 @@
+"""`python -m bench.readme`: the table of README.md, written from bench/results.json.
+
+The README quotes what was measured and nothing else. A row that the results no longer have is an error here, and
+tests/test_docs.py fails when the page and the results differ.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).with_name("results.json")
+README = Path(__file__).parents[1] / "README.md"
+BEGIN, END = "<!-- bench -->\n", "<!-- /bench -->"
+
+# What the README says of a row, and the row's name. A name may go on in brackets: "decode a, lz4 (x3.1)".
+QUOTED = (
+    ("**Segment file to Arrow**, 7 columns, checksums compared", None),
+    ("10 B key, 100 B value", "decode a, 7 columns"),
+    ("10 B key, 1 KB value", "decode b, 7 columns"),
+    ("10 B key, 10 B value, 100 KB batches", "decode c, 7 columns"),
+    ("10 B key, 100 B value, two headers, 8 columns", "decode d, 8 columns"),
+    ("batches that Java clients and librdkafka wrote", "decode real, 7 columns"),
+    ("100 B values against aiokafka, into Arrow", "decode a against aiokafka"),
+    ("100 B values against kafka-python, into Arrow", "decode a against kafka-python"),
+    ("100 B values, lz4", "decode a, lz4"),
+    ("100 B values, zstd", "decode a, zstd"),
+    ("**Headers**", None),
+    ("checksums compared, 100 B values", "scan a with checksums"),
+    ("**Arrow to batches**", None),
+    ("100 B values", "encode a"),
+    ("100 B values against aiokafka", "encode a against aiokafka"),
+    ("**Start**", None),
+    ("new process to first decode, kernels compiled before", "warm cache: new process to first decode"),
+    ("compiling every kernel, once per machine", "cold cache: every kernel compiled"),
+)
+
+Row = dict[str, Any]
+
+
+def section(results: dict[str, Any]) -> str:
+    """The lines between the marks: a table, the goals, the machine."""
+    rows: list[Row] = results["rows"]
+    lines = ["| | measured | compared |", "|---|---:|---|"]
+    for words, name in QUOTED:
+        if name is None:
+            lines.append(f"| {words} | | |")
+        else:
+            row = _find(rows, name)
+            compared = "" if row["ratio"] is None else f"{row['ratio']:.2g} x {row['against']}"
+            lines.append(f"| {words} | {row['value']:.3g} {row['unit']} | {compared} |")
+    return "\n".join([*lines, "", _goals(rows), _machine(results["machine"]), ""])
+
+
+def _find(rows: list[Row], name: str) -> Row:
+    for row in rows:
+        if row["name"] == name or row["name"].startswith(f"{name} ("):
+            return row
+    raise LookupError(f"{RESULTS.name} has no row {name!r}: run `make bench`, or mend QUOTED in bench/readme.py")
+
+
+def _goals(rows: list[Row]) -> str:
+    with_goal = [row for row in rows if row["goal"]]
+    missed = [f"{row['name']} ({row['goal']})" for row in with_goal if not row["holds"]]
+    held = f"Of {len(with_goal)} goals that `make bench` checks, {len(with_goal) - len(missed)} hold"
+    return f"{held}; missed: {'; '.join(missed)}." if missed else f"{held}."
+
+
+def _machine(machine: Row) -> str:
+    return (
+        f"Measured by CPU time, one core of {machine['processor']}, {machine['system']}, Python {machine['python']};"
+        " memcpy is a copy of 256 MB in the same run."
+    )
+
+
+def split(page: str) -> tuple[str, str, str]:
+    """The page in front of the section, the section, and what follows it."""
+    head, begin, rest = page.partition(BEGIN)
+    quoted, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise LookupError(f"README.md has no section between {BEGIN.strip()} and {END}")
+    return head + begin, quoted, end + tail
+
+
+def main() -> int:
+    """Write the section into README.md."""
+    try:
+        head, _, tail = split(README.read_text(encoding="utf-8"))
+        written = section(json.loads(RESULTS.read_text(encoding="utf-8")))
+    except (LookupError, OSError) as error:
+        print(f"bench.readme: {error}", file=sys.stderr)
+        return 1
+    README.write_text(head + written + tail, encoding="utf-8")
+    print("wrote the figures of README.md")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
