@@ -27,7 +27,7 @@ KAFKA_JARS := $(TIDELOG_CACHE)/kafka-$(KAFKA_VERSION)
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY) ## start the embedded broker, produce with a real client, run the pipeline, print what it found
+demo: $(READY) ## write a few segments, read them back as columns, print what is in them
 	$(BIN)/python examples/demo.py $(ARGS)
 
 test: $(READY) ## run every test that needs no Kafka

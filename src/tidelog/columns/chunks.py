@@ -9,8 +9,9 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from tidelog.errors import StorageError
+from tidelog.errors import CorruptRecordError, StorageError
 from tidelog.kernels.headers import HeaderScan, StopReason, scan_headers
+from tidelog.records.legacy import MIN_MESSAGE_SIZE
 
 __all__ = ["DEFAULT_CHUNK_SIZE", "Chunk", "FileSource", "Source", "read_chunks"]
 
@@ -83,8 +84,8 @@ def read_chunks(
 ) -> Iterator[Chunk]:
     """The batches of a source between two positions, of which `start` must be that of a batch.
 
-    A batch that is larger than a chunk gets a larger one. An incomplete batch at the end is left out; a corrupt
-    length field ends the iteration with a chunk whose scan says so.
+    A batch that is larger than a chunk gets a larger one. An incomplete batch at the end is left out. A length that
+    no batch can have raises CorruptRecordError, once the batches before it have been delivered.
     """
     end = source.size if end is None else min(end, source.size)
     buffer = bytearray(min(chunk_size, max(end - start, 0)))
@@ -99,10 +100,16 @@ def read_chunks(
                 return  # the file ends inside a batch
             buffer = bytearray(needed)
             continue
-        yield Chunk(view[: scan.end], position, scan)
-        if scan.reason is StopReason.CORRUPT or filled < len(view):
-            return
+        if scan.end:
+            yield Chunk(view[: scan.end], position, scan)
         position += scan.end
+        if scan.reason is StopReason.CORRUPT:
+            length = int.from_bytes(view[scan.end + 8 : scan.end + 12], "big", signed=True)
+            raise CorruptRecordError(
+                f"position {position}: a batch length of {length}, the smallest is {MIN_MESSAGE_SIZE}"
+            )
+        if filled < len(view):
+            return
 
 
 def _size_of_first(data: memoryview) -> int | None:

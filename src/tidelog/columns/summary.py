@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidelog.columns.groups import batch_at
 from tidelog.kernels.headers import Checksum, HeaderScan, scan_headers
 from tidelog.kernels.messages import open_messages
 
@@ -86,15 +87,16 @@ class LogSummary:
 
     def _add_batches(self, run: HeaderScan) -> None:
         base = run.rows["base_offset"].astype(np.int64)
-        self.records += int(run.rows["records_count"].sum(dtype=np.int64))
+        self.records += int(
+            np.maximum(run.rows["records_count"], 0).sum(dtype=np.int64)
+        )  # without `verify` a count may lie
         self._extend(int(base[0]), int(base[-1] + run.rows["last_offset_delta"][-1]), run.rows["max_timestamp_ms"])
 
     def _add_messages(self, buffer: Any, run: HeaderScan) -> None:
-        bodies, counts = open_messages(buffer, run)
+        _, counts = open_messages(buffer, run)
         self.records += int(counts.sum())
-        offsets, times = run.legacy["offset"], np.where(run.rows["magic"] == 0, -1, run.legacy["timestamp_ms"])
-        self._extend(int(offsets[0]) - int(counts[0]) + 1, int(offsets[-1]), times)
-        del bodies
+        times = np.where(run.rows["magic"] == 0, -1, run.legacy["timestamp_ms"])
+        self._extend(batch_at(buffer, run, 0).base_offset, int(run.legacy["offset"][-1]), times)
 
     def _extend(self, first: int, last: int, times: np.ndarray[Any, Any]) -> None:
         self.first_offset = first if self.first_offset is None else self.first_offset

@@ -176,9 +176,9 @@ def scan_headers(buffer: Any, *, verify: bool = False, max_batches: int | None =
     """
     address, size = address_of(buffer)
     limit = size // (12 + MIN_MESSAGE_SIZE) + 1 if max_batches is None else max_batches
-    capacity = min(limit, size // 1024 + 64)  # grows when batches turn out to be smaller than that
+    capacity = min(limit, size // 4096 + 64)  # grows when batches turn out to be smaller than that
     while True:
-        rows = np.zeros(capacity, BATCH_ROW)
+        rows = np.empty(capacity, BATCH_ROW)
         positions = np.empty(capacity, np.int64)
         checksums = np.empty(capacity, np.uint8)
         found, end, reason = scan(

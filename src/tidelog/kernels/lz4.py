@@ -62,7 +62,11 @@ def copy_match(target: int, offset: int, size: int) -> None:
 
 @inner
 def _decode_block(source: int, end: int, limit: int, target: int, target_end: int) -> int:
-    """Decode a block into what is free for it by the rules of the format: the address behind, or BROKEN."""
+    """Decode a block: the address behind its plain bytes, or BROKEN.
+
+    The numbers are those of the rules in `lz4_frame`. They leave at least one byte of the block in front of each
+    token and two in front of each offset, which are therefore read without a look at the end.
+    """
     first = target
     while True:
         token = load_u8(source)
@@ -104,7 +108,8 @@ def _decode_block(source: int, end: int, limit: int, target: int, target_end: in
                 size += byte
         size += 4
         if is_short and offset >= 16:
-            # Most matches: at most 18 bytes, which cannot leave the block and do not overlap what they repeat.
+            # Most matches: at most 18 bytes, for which there is room behind short literals. The last two are read
+            # after the others were written, which they may repeat.
             copy_16(target, target - offset)
             store_16(target + 16, little_u16(target + 16 - offset))
         else:

@@ -28,7 +28,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 import llvmlite
 import numba
 from numba.core import compiler, serialize
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 
 __all__ = ["CACHE_VARIABLE", "Kernel", "WarmUp", "cache_directory", "inlined", "inner", "kernel", "warm_up"]
 

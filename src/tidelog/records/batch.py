@@ -129,9 +129,7 @@ class BatchHeader(NamedTuple):
     def unpack(cls, buffer: Buffer, position: int = 0) -> "BatchHeader":
         """Read the header at `position`, of which 61 bytes must be there."""
         if len(buffer) - position < BATCH_HEADER_SIZE:
-            raise CorruptRecordError(
-                f"position {position}: a batch of {len(buffer) - position} bytes, its header alone takes 61"
-            )
+            raise CorruptRecordError(f"a batch of {len(buffer) - position} bytes, its header alone takes 61")
         return cls(*_HEADER.unpack_from(buffer, position))
 
     def seal(self, body: bytes | bytearray) -> bytearray:

@@ -41,7 +41,11 @@ def read_batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iter
         size, _ = _size_and_magic(view, position)
         if size > end - position:
             return
-        yield batch_of(view[position : position + size])
+        try:
+            batch = batch_of(view[position : position + size])
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"position {position}: {error}") from None
+        yield batch
         position += size
 
 

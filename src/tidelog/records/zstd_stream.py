@@ -8,7 +8,8 @@ The reader accepts any number of frames one behind the other, with or without co
 with or without checksum (which must then be right), and skips skippable frames. No bytes at all are an empty stream.
 It rejects a frame that is cut off, bytes between or behind frames that are not a frame, dictionaries, windows above
 128 MiB (the decoder's own limit, in Java too) and the formats that preceded version 0.8. All of it is Kafka's
-behaviour save one case: when a second frame is cut off within the same read buffer, Kafka takes the stream as ended.
+behaviour save two cases: when a second frame is cut off within the same read buffer, Kafka takes the stream as ended,
+and Kafka's library still reads the formats that zstd had before 0.8.
 
 Only version 2 of the message format may carry zstd; `compression` sees to that.
 
