@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from tidelog.errors import CorruptRecordError, StorageError
+from tidelog.kernels.decode import SLACK
 from tidelog.kernels.headers import HeaderScan, StopReason, scan_headers
 from tidelog.records.legacy import MIN_MESSAGE_SIZE
 
@@ -67,7 +68,11 @@ class FileSource:
 
 
 class Chunk(NamedTuple):
-    """Whole batches, and where they stand in the file. The bytes are valid until the next chunk is asked for."""
+    """Whole batches, where they lie in `data`, and where `data` stands in the file.
+
+    Behind the last batch there may be more bytes; the scan says where batches end. All of it is valid until the next
+    chunk is asked for.
+    """
 
     data: memoryview
     position: int
@@ -88,20 +93,20 @@ def read_chunks(
     no batch can have raises CorruptRecordError, once the batches before it have been delivered.
     """
     end = source.size if end is None else min(end, source.size)
-    buffer = bytearray(min(chunk_size, max(end - start, 0)))
+    buffer = bytearray(min(chunk_size, max(end - start, 0)) + SLACK)
     position = start
     while position < end:
-        view = memoryview(buffer)[: min(len(buffer), end - position)]
+        view = memoryview(buffer)[: min(len(buffer) - SLACK, end - position)]
         filled = source.read_into(position, view)
         scan = scan_headers(view[:filled], verify=verify)
         if scan.end == 0 and scan.reason is StopReason.END:
             needed = _size_of_first(view[:filled])
-            if filled < len(view) or needed is None or needed > end - position or needed <= len(buffer):
+            if filled < len(view) or needed is None or needed > end - position or needed <= len(view):
                 return  # the file ends inside a batch
-            buffer = bytearray(needed)
+            buffer = bytearray(needed + SLACK)
             continue
         if scan.end:
-            yield Chunk(view[: scan.end], position, scan)
+            yield Chunk(memoryview(buffer), position, scan)
         position += scan.end
         if scan.reason is StopReason.CORRUPT:
             length = int.from_bytes(view[scan.end + 8 : scan.end + 12], "big", signed=True)

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from tidelog.columns.arrow_memory import as_numpy, fixed_array
 from tidelog.columns.batch_columns import BatchColumns
-from tidelog.columns.groups import BatchGroups, Group, MessageGroups, batch_at
-from tidelog.columns.record_columns import RecordColumns
+from tidelog.columns.groups import Group, Stretch, groups_of
+from tidelog.columns.record_columns import BrokenBatch, RecordColumns
 from tidelog.columns.schema import CONSTANT_COLUMNS, TimestampUnit, schema_of
 from tidelog.errors import InvalidRequestError
 from tidelog.kernels.headers import Checksum, HeaderScan, StopReason, scan_headers
@@ -89,19 +89,29 @@ class ColumnDecoder:
             next(read_batches(memoryview(buffer).cast("B"), scan.end))
 
     def decode_scanned(self, buffer: Any, scan: HeaderScan, *, base_position: int = 0) -> Iterator[pa.RecordBatch]:
-        """The records of those batches of `buffer` that a scan of it, or a selection of the scan, names."""
+        """The records of those batches of `buffer` that a scan of it, or a selection of the scan, names.
+
+        What is wrong with a batch is raised once the records before it have been delivered.
+        """
+        stretch = Stretch(buffer, base_position, self.max_decompressed)
         for run in scan.runs():
-            wrong = run.checksums == int(Checksum.WRONG)
-            first_wrong = int(wrong.argmax()) if wrong.any() else None
+            is_wrong = run.checksums == int(Checksum.WRONG)
+            first_wrong = int(is_wrong.argmax()) if is_wrong.any() else None
             sound = run if first_wrong is None else run.pick(slice(first_wrong))
-            kind = MessageGroups if run.rows["magic"][0] < 2 else BatchGroups
-            for group in kind(buffer, sound, self.max_rows, self.max_bytes, self.max_decompressed):
-                records = group.decode(self._wanted)
-                if group.length:  # batches may all be empty
-                    yield from self._slices(self._record_batch(group, records, base_position))
+            if first_wrong != 0:
+                for group in groups_of(stretch, sound, self.max_rows, self.max_bytes):
+                    yield from self._decode_group(group)
             if first_wrong is not None:
-                batch_at(buffer, run, first_wrong).ensure_valid()
-                raise AssertionError("the kernels find a checksum wrong that tidelog.records finds right")
+                stretch.explain(run, first_wrong)
+
+    def _decode_group(self, group: Group) -> Iterator[pa.RecordBatch]:
+        try:
+            records = group.decode(self._wanted)
+        except BrokenBatch as broken:
+            yield from self._decode_group(group.pick(slice(broken.index)))
+            group.explain(broken.index)
+        if group.length:  # batches may all be empty
+            yield from self._slices(self._record_batch(group, records))
 
     def _slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if batch.num_rows <= self.max_rows:
@@ -110,11 +120,11 @@ class ColumnDecoder:
             for start in range(0, batch.num_rows, self.max_rows):
                 yield batch.slice(start, self.max_rows)
 
-    def _record_batch(self, group: Group, records: RecordColumns, base_position: int) -> pa.RecordBatch:
-        arrays = [self._column(name, group, records, base_position) for name in self.schema.names]
+    def _record_batch(self, group: Group, records: RecordColumns) -> pa.RecordBatch:
+        arrays = [self._column(name, group, records) for name in self.schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _column(self, name: str, group: Group, records: RecordColumns, base_position: int) -> pa.Array:
+    def _column(self, name: str, group: Group, records: RecordColumns) -> pa.Array:
         length = group.length
         match name:
             case "key":
@@ -127,14 +137,15 @@ class ColumnDecoder:
                 return fixed_array(pa.int64(), length, records.offsets)
             case "timestamp":
                 if self._unit == "us":
-                    np.multiply(
-                        as_numpy(records.timestamps, np.int64), 1000, out=as_numpy(records.timestamps, np.int64)
-                    )
+                    milliseconds = as_numpy(records.timestamps, np.int64)
+                    np.multiply(milliseconds, 1000, out=milliseconds)
                 return fixed_array(self.schema.field(name).type, length, records.timestamps)
             case "sequence":
                 return group.sequences(records, self._repeated)
             case "topic" | "partition":
                 return self._repeated.constant(name, self.constants[name], length)
+            case "position":
+                return self._repeated.repeat(name, group.positions(), group.counts, length)
             case _:
-                values = group.batch_values(name, base_position)
+                values = group.batch_values(name)
                 return self._repeated.repeat(name, values, group.counts, length)

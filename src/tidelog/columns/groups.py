@@ -6,7 +6,7 @@ number of rows and of bytes; bodies are opened (decompressed) group by group, so
 """
 
 from collections.abc import Iterator, Set
-from typing import Any
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 import pyarrow as pa
@@ -14,62 +14,67 @@ import pyarrow as pa
 from tidelog.columns import batch_columns
 from tidelog.columns.arrow_memory import as_numpy
 from tidelog.columns.batch_columns import BatchColumns
-from tidelog.columns.record_columns import (
-    BrokenBatch,
-    RecordColumns,
-    decode_batch_records,
-    decode_message_records,
-)
-from tidelog.kernels.bodies import Bodies, open_bodies
-from tidelog.kernels.headers import HeaderScan
+from tidelog.columns.record_columns import RecordColumns, decode_batch_records, decode_message_records
+from tidelog.errors import TidelogError
+from tidelog.kernels.bodies import Bodies, Int64Array, open_bodies
+from tidelog.kernels.headers import Checksum, HeaderScan
 from tidelog.kernels.messages import open_messages
-from tidelog.records.batches import Batch, batch_of
 
-__all__ = ["BatchGroup", "BatchGroups", "Group", "MessageGroup", "MessageGroups", "batch_at"]
-
-Int64Array = np.ndarray[Any, np.dtype[np.int64]]
+__all__ = ["BatchGroup", "Group", "MessageGroup", "Stretch", "groups_of"]
 
 
-def batch_at(buffer: Any, scan: HeaderScan, index: int) -> Batch:
-    """One batch of a scan, for the readable path."""
-    start = int(scan.positions[index])
-    return batch_of(memoryview(buffer).cast("B")[start : start + int(scan.sizes[index])])
+class Stretch(NamedTuple):
+    """Bytes of a log, and where they stand in their file."""
+
+    buffer: Any
+    base_position: int
+    max_decompressed: int
+
+    def explain(self, scan: HeaderScan, index: int) -> NoReturn:
+        """Let the readable path say what is wrong with a batch that the kernels refuse, and add the position."""
+        try:
+            batch = scan.batch_in(self.buffer, index)
+            if scan.checksums[index] == Checksum.WRONG:
+                batch.ensure_valid()
+            for _ in batch.records(self.max_decompressed):
+                pass
+        except TidelogError as error:
+            raise type(error)(f"position {self.base_position + int(scan.positions[index])}: {error}") from None
+        raise AssertionError(f"{batch}: the kernels refuse what tidelog.records can read")
 
 
 class _GroupOfBatches:
     """What both kinds share."""
 
-    def __init__(self, buffer: Any, scan: HeaderScan, bodies: Bodies, counts: Int64Array, max_size: int) -> None:
+    def __init__(self, stretch: Stretch, scan: HeaderScan, bodies: Bodies, counts: Int64Array) -> None:
         self.counts = counts
         self.length = int(counts.sum())
-        self._buffer = buffer
+        self._stretch = stretch
         self._scan = scan
         self._bodies = bodies
-        self._max_size = max_size
 
-    def _explain(self, broken: BrokenBatch) -> None:
-        """Let the readable path say what is wrong with a batch that the kernels refuse."""
-        batch = batch_at(self._buffer, self._scan, broken.index)
-        for _ in batch.records(self._max_size):
-            pass
-        raise AssertionError(f"{batch}: the kernels refuse records that tidelog.records can read")
+    def pick(self, which: slice) -> Self:
+        """Some of the batches."""
+        return type(self)(self._stretch, self._scan.pick(which), self._bodies.pick(which), self.counts[which])
+
+    def positions(self) -> Int64Array:
+        """Of each batch in its file."""
+        return self._scan.positions + self._stretch.base_position
+
+    def explain(self, index: int) -> NoReturn:
+        """Raise what is wrong with a batch that could not be decoded."""
+        self._stretch.explain(self._scan, index)
 
 
 class BatchGroup(_GroupOfBatches):
     """Version 2 batches."""
 
     def decode(self, wanted: Set[str]) -> RecordColumns:
-        """The columns of the records."""
-        try:
-            return decode_batch_records(self._scan.rows, self._bodies, self.counts, wanted)
-        except BrokenBatch as broken:
-            self._explain(broken)
-            raise
+        """The columns of the records; BrokenBatch where one cannot be decoded."""
+        return decode_batch_records(self._scan.rows, self._bodies, self.counts, wanted)
 
-    def batch_values(self, name: str, base_position: int) -> np.ndarray[Any, Any]:
+    def batch_values(self, name: str) -> np.ndarray[Any, Any]:
         """One value a batch of a column that records have from their batch."""
-        if name == "position":
-            return self._scan.positions + base_position
         return batch_columns.of_batches(name, self._scan.rows)
 
     def sequences(self, records: RecordColumns, repeated: BatchColumns) -> pa.Array:
@@ -90,17 +95,11 @@ class MessageGroup(_GroupOfBatches):
     """Legacy entries: single messages, and wrappers."""
 
     def decode(self, wanted: Set[str]) -> RecordColumns:
-        """The columns of the records."""
-        try:
-            return decode_message_records(self._scan.rows, self._bodies, self.counts, wanted)
-        except BrokenBatch as broken:
-            self._explain(broken)
-            raise
+        """The columns of the records; BrokenBatch where one cannot be decoded."""
+        return decode_message_records(self._scan.rows, self._bodies, self.counts, wanted)
 
-    def batch_values(self, name: str, base_position: int) -> np.ndarray[Any, Any]:
+    def batch_values(self, name: str) -> np.ndarray[Any, Any]:
         """One value an entry of a column that records have from their entry."""
-        if name == "position":
-            return self._scan.positions + base_position
         return batch_columns.of_messages(name, self._scan.legacy)
 
     def sequences(self, records: RecordColumns, repeated: BatchColumns) -> pa.Array:
@@ -138,43 +137,29 @@ def _cut(counts: Int64Array, sizes: Int64Array, max_rows: int, max_bytes: int) -
         first = last
 
 
-class BatchGroups:
-    """The groups of a run of version 2 batches.
+def groups_of(stretch: Stretch, run: HeaderScan, max_rows: int, max_bytes: int) -> Iterator[Group]:
+    """The groups of a run of version 2 batches, or of legacy entries.
 
-    They are cut twice: by the sizes that the headers tell, then, where there was something to decompress, by the
-    sizes that came out.
+    They are cut twice: by the sizes that the headers tell, then, where something was decompressed, by the sizes that
+    came out. A batch that cannot be opened raises its error once those before it have been delivered.
     """
-
-    def __init__(self, buffer: Any, scan: HeaderScan, max_rows: int, max_bytes: int, max_size: int) -> None:
-        self._buffer, self._scan, self._max_size = buffer, scan, max_size
-        self._max_rows, self._max_bytes = max_rows, max_bytes
-
-    def __iter__(self) -> Iterator[BatchGroup]:
-        counts = self._scan.rows["records_count"].astype(np.int64)
-        np.maximum(counts, 0, out=counts)  # a negative count is refused when its batch is decoded
-        for outer in _cut(counts, self._scan.sizes, self._max_rows, self._max_bytes):
-            part = self._scan.pick(outer)
-            bodies = open_bodies(self._buffer, part.rows, part.positions, max_size=self._max_size)
-            if bodies.are_stored:
-                yield BatchGroup(self._buffer, part, bodies, counts[outer], self._max_size)
-                continue
-            for inner in _cut(counts[outer], bodies.sizes, self._max_rows, self._max_bytes):
-                yield BatchGroup(
-                    self._buffer, part.pick(inner), bodies.pick(inner), counts[outer][inner], self._max_size
-                )
-
-
-class MessageGroups:
-    """The groups of a run of legacy entries. Only the content of a wrapper tells how many records it holds."""
-
-    def __init__(self, buffer: Any, scan: HeaderScan, max_rows: int, max_bytes: int, max_size: int) -> None:
-        self._buffer, self._scan, self._max_size = buffer, scan, max_size
-        self._max_rows, self._max_bytes = max_rows, max_bytes
-
-    def __iter__(self) -> Iterator[MessageGroup]:
-        at_least_one = np.ones(len(self._scan.rows), np.int64)
-        for outer in _cut(at_least_one, self._scan.sizes, self._max_rows, self._max_bytes):
-            part = self._scan.pick(outer)
-            bodies, counts = open_messages(self._buffer, part, max_size=self._max_size)
-            for inner in _cut(counts, bodies.sizes, self._max_rows, self._max_bytes):
-                yield MessageGroup(self._buffer, part.pick(inner), bodies.pick(inner), counts[inner], self._max_size)
+    is_legacy = bool(run.rows["magic"][0] < 2)
+    # Only its content tells how many records a legacy wrapper holds; a negative count is refused when decoding.
+    counts = (
+        np.ones(len(run.rows), np.int64) if is_legacy else np.maximum(run.rows["records_count"], 0).astype(np.int64)
+    )
+    for outer in _cut(counts, run.sizes, max_rows, max_bytes):
+        part = run.pick(outer)
+        if is_legacy:
+            bodies, opened = open_messages(stretch.buffer, part, max_size=stretch.max_decompressed)
+            whole: Group = MessageGroup(stretch, part.pick(slice(bodies.broken)), bodies, opened)
+        else:
+            bodies = open_bodies(stretch.buffer, part.rows, part.positions, max_size=stretch.max_decompressed)
+            whole = BatchGroup(stretch, part.pick(slice(bodies.broken)), bodies, counts[outer][: bodies.broken])
+        if bodies.were_compressed:
+            for inner in _cut(whole.counts, bodies.sizes, max_rows, max_bytes):
+                yield whole.pick(inner)
+        else:
+            yield whole
+        if bodies.broken is not None:
+            stretch.explain(part, bodies.broken)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidelog.columns.groups import batch_at
 from tidelog.kernels.headers import Checksum, HeaderScan, scan_headers
 from tidelog.kernels.messages import open_messages
 
@@ -96,7 +95,7 @@ class LogSummary:
         _, counts = open_messages(buffer, run)
         self.records += int(counts.sum())
         times = np.where(run.rows["magic"] == 0, -1, run.legacy["timestamp_ms"])
-        self._extend(batch_at(buffer, run, 0).base_offset, int(run.legacy["offset"][-1]), times)
+        self._extend(run.batch_in(buffer, 0).base_offset, int(run.legacy["offset"][-1]), times)
 
     def _extend(self, first: int, last: int, times: np.ndarray[Any, Any]) -> None:
         self.first_offset = first if self.first_offset is None else self.first_offset

@@ -15,6 +15,7 @@ from enum import IntEnum, auto
 from tidelog.kernels.memory import (
     big_i32,
     big_i64,
+    copy_roomy,
     copy_wide,
     little_i32,
     load_i64,
@@ -25,12 +26,13 @@ from tidelog.kernels.memory import (
     store_64,
 )
 from tidelog.kernels.runtime import inner, kernel
-from tidelog.kernels.varint import read_varint, read_varlong
+from tidelog.kernels.varint import read_varint, varint_at, varlong_at
 
 __all__ = ["ALL_DECODED", "BODY_SIZE", "SLACK", "Slot", "decode", "gather_headers"]
 
-SLACK = 64  # bytes that must follow every data buffer a kernel writes to
+SLACK = 64  # bytes that may be read behind every body, and written behind every data buffer
 BODY_SIZE = 24  # a row of the table of bodies: first address, end, end of readable memory
+ROW_SIZE = 64  # a row of the table of headers
 ALL_DECODED = -1
 
 
@@ -79,8 +81,6 @@ HEADER_COUNT = 8 * Slot.HEADER_COUNT.value
 HEADER_BYTES = 8 * Slot.HEADER_BYTES.value
 RECORDS_WITH_HEADERS = 8 * Slot.RECORDS_WITH_HEADERS.value
 
-ROW_SIZE = 64  # of the table of headers
-
 
 @inner
 def clear_bit(bitmap: int, index: int) -> None:
@@ -107,7 +107,11 @@ def skip_headers(address: int, end: int, count: int) -> int:
 
 @kernel("int64(int64, int64, int64, int64)")
 def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
-    """Decode the records of `batches` version 2 batches, or give the index of the first that is broken."""
+    """Decode the records of `batches` version 2 batches, or give the index of the first that is broken.
+
+    SLACK bytes behind each body may be read, so a field is read first and compared with the record's end afterwards,
+    before the next one is read: a broken one stands beyond every end.
+    """
     offsets = load_i64(slots + OFFSETS)
     timestamps = load_i64(slots + TIMESTAMPS)
     key_offsets = load_i64(slots + KEY_OFFSETS)
@@ -131,7 +135,6 @@ def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
         header = headers + batch * ROW_SIZE
         address = load_i64(bodies + batch * BODY_SIZE)
         end = load_i64(bodies + batch * BODY_SIZE + 8)
-        limit = load_i64(bodies + batch * BODY_SIZE + 16)
         base_offset = big_i64(header)
         # A record's time is base + delta, or, where the broker set it, the batch's largest for all of them.
         is_append_time = load_u8(header + 22) & 8
@@ -141,7 +144,7 @@ def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
         if count < 0:
             return batch
         for _ in range(count):
-            size, address = read_varint(address, end)
+            size, address = varint_at(address)
             if size <= 0 or size > end - address:
                 return batch
             record_end = address + size
@@ -149,33 +152,37 @@ def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
             # goes by it, and not by the lengths of key and value, works on several records at once. The compiler,
             # which sees below that both agree, must not be free to choose.
             next_record = opaque(record_end)
-            delta, address = read_varlong(address + 1, record_end)
+            delta, address = varlong_at(address + 1)
+            if address > record_end:
+                return batch
             store_64(timestamps + 8 * row, base_timestamp + (delta & timestamp_mask))
-            delta, address = read_varint(address, record_end)
+            delta, address = varint_at(address)
+            if address > record_end:
+                return batch
             store_64(offsets + 8 * row, base_offset + delta)
-            size, address = read_varint(address, record_end)
+            size, address = varint_at(address)
             if size > record_end - address:
                 return batch
             if key_offsets:
                 if size >= 0:
-                    copy_wide(key_data + key_bytes, address, size, limit)
+                    copy_roomy(key_data + key_bytes, address, size)
                     key_bytes += size
                 else:
                     clear_bit(key_validity, row)
                     key_nulls += 1
                 store_32(key_offsets + 4 * row + 4, key_bytes)
-            size, address = read_varint(address + (size & ~(size >> 63)), record_end)  # a null takes no bytes
+            size, address = varint_at(address + (size & ~(size >> 63)))  # a null takes no bytes
             if size > record_end - address:
                 return batch
             if value_offsets:
                 if size >= 0:
-                    copy_wide(value_data + value_bytes, address, size, limit)
+                    copy_roomy(value_data + value_bytes, address, size)
                     value_bytes += size
                 else:
                     clear_bit(value_validity, row)
                     value_nulls += 1
                 store_32(value_offsets + 4 * row + 4, value_bytes)
-            size, address = read_varint(address + (size & ~(size >> 63)), record_end)
+            size, address = varint_at(address + (size & ~(size >> 63)))
             if header_offsets:
                 store_64(header_places + 16 * row, address)
                 store_64(header_places + 16 * row + 8, record_end)

@@ -112,6 +112,7 @@ class Decompressor:
                 break
             edges.append(len(plain))
         done = len(edges) - 1
+        plain += bytes(SLACK)
         table = np.empty_like(streams)
         table[:done, 0] = edges[:-1]
         table[:done, 1] = edges[1:]

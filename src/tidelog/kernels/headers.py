@@ -14,15 +14,14 @@ import numpy as np
 from tidelog.kernels.buffers import address_of
 from tidelog.kernels.crc32 import crc32_at
 from tidelog.kernels.crc32c import crc32c_at
+from tidelog.kernels.decode import ROW_SIZE
 from tidelog.kernels.memory import big_i32, big_u32, copy_bytes, load_i64, load_u8, store_8, store_64
 from tidelog.kernels.runtime import kernel
 from tidelog.records.batch import BATCH_HEADER_SIZE
-from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC
+from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC, Batch, batch_of
 from tidelog.records.legacy import MIN_MESSAGE_SIZE
 
-__all__ = ["BATCH_ROW", "LEGACY_ROW", "ROW_SIZE", "Checksum", "HeaderScan", "StopReason", "scan_headers"]
-
-ROW_SIZE = 64
+__all__ = ["BATCH_ROW", "LEGACY_ROW", "Checksum", "HeaderScan", "StopReason", "scan_headers"]
 
 BATCH_ROW = np.dtype(
     {
@@ -100,6 +99,11 @@ class HeaderScan(NamedTuple):
     def pick(self, which: slice | np.ndarray[Any, Any]) -> "HeaderScan":
         """The same scan reduced to some of its batches."""
         return self._replace(rows=self.rows[which], positions=self.positions[which], checksums=self.checksums[which])
+
+    def batch_in(self, buffer: Any, index: int) -> Batch:
+        """One of the batches, out of the buffer that was scanned, for `tidelog.records`."""
+        start = int(self.positions[index])
+        return batch_of(memoryview(buffer).cast("B")[start : start + 12 + int(self.rows["batch_length"][index])])
 
     def runs(self) -> "Iterator[HeaderScan]":
         """The scan cut where legacy entries and version 2 batches meet."""

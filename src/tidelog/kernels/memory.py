@@ -21,6 +21,7 @@ __all__ = [
     "big_i64",
     "big_u32",
     "copy_bytes",
+    "copy_roomy",
     "copy_wide",
     "little_i32",
     "little_u16",
@@ -142,16 +143,24 @@ _WIDE_LIMIT = 256  # above it the call of memcpy costs less than the loop
 
 
 @inlined
-def copy_wide(target: int, source: int, size: int, source_limit: int) -> None:
-    """Copy `size` bytes; up to 31 more are written behind the target, which must have that slack.
+def copy_roomy(target: int, source: int, size: int) -> None:
+    """Copy `size` bytes where up to 31 more may be read behind the source and written behind the target.
 
-    Whole 32-byte steps are 5 to 8 times as fast as a loop over bytes and need no call. They may read behind the
-    source too, so they are used only where `source_limit`, the end of readable memory, is far enough.
+    Whole 32-byte steps are 5 to 8 times as fast as a loop over bytes and need no call.
     """
-    if size <= _WIDE_LIMIT and source_limit - source >= size + WIDE:
+    if size <= _WIDE_LIMIT:
         done = 0
         while done < size:
             copy_32(target + done, source + done)
             done += WIDE
+    else:
+        copy_bytes(target, source, size)
+
+
+@inlined
+def copy_wide(target: int, source: int, size: int, source_limit: int) -> None:
+    """The same where only the target has room: wide steps while `source_limit`, the end of readable memory, is far."""
+    if source_limit - source >= size + WIDE:
+        copy_roomy(target, source, size)
     else:
         copy_bytes(target, source, size)

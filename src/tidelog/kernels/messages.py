@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.kernels.bodies import Bodies
+from tidelog.errors import TidelogError
+from tidelog.kernels.bodies import Bodies, Int64Array
 from tidelog.kernels.buffers import address_of
 from tidelog.kernels.decode import (
     ALL_DECODED,
@@ -32,9 +33,8 @@ from tidelog.kernels.decode import (
 from tidelog.kernels.headers import HeaderScan
 from tidelog.kernels.memory import big_i32, big_i64, copy_wide, load_i64, load_u8, store_32, store_64
 from tidelog.kernels.runtime import inner, kernel
-from tidelog.records.batches import batch_of
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
-from tidelog.records.legacy import MIN_MESSAGE_SIZE, LegacyBatch
+from tidelog.records.legacy import MIN_MESSAGE_SIZE
 
 __all__ = ["decode_messages", "open_messages"]
 
@@ -157,33 +157,27 @@ def decode_messages(entries: int, bodies: int, sets: int, slots: int) -> int:
 
 def open_messages(
     buffer: Any, scan: HeaderScan, *, max_size: int = MAX_DECOMPRESSED_BYTES
-) -> tuple[Bodies, np.ndarray[Any, np.dtype[np.int64]]]:
+) -> tuple[Bodies, Int64Array]:
     """The message sets of legacy entries that a scan of `buffer` found, and how many messages each holds."""
     address, size = address_of(buffer)
-    view = memoryview(buffer).cast("B")
     table = np.empty((len(scan.rows), 3), np.int64)
     table[:, 0] = scan.positions + address
     table[:, 1] = table[:, 0] + scan.sizes
     table[:, 2] = address + size
     owners: list[object] = [buffer]
+    broken: int | None = None
     for index in np.flatnonzero(scan.legacy["attributes"] & 7).tolist():
-        start = int(scan.positions[index])
-        entry = batch_of(view[start : start + int(scan.sizes[index])])
-        assert isinstance(entry, LegacyBatch)
-        content = entry.records_bytes(max_size)
+        try:
+            content = scan.batch_in(buffer, index).records_bytes(max_size)
+        except TidelogError:  # whoever asks for this entry again will be told why
+            broken = index
+            break
         first, length = address_of(content)
         table[index] = first, first + length, first + length
         owners.append(content)
-    counts = np.zeros(len(scan.rows), np.int64)
-    broken = count_messages(table.ctypes.data, len(table), counts.ctypes.data)
-    if broken != ALL_DECODED:
-        _explain(view, scan, broken, max_size)
-    return Bodies(table, owners), counts
-
-
-def _explain(view: memoryview, scan: HeaderScan, index: int, max_size: int) -> None:
-    start = int(scan.positions[index])
-    entry = batch_of(view[start : start + int(scan.sizes[index])])
-    for _ in entry.records(max_size):
-        pass
-    raise AssertionError(f"{entry}: the kernels refuse messages that tidelog.records can read")
+    table = table[:broken]
+    counts = np.zeros(len(table), np.int64)
+    uncounted = count_messages(table.ctypes.data, len(table), counts.ctypes.data)
+    if uncounted != ALL_DECODED:
+        broken, table, counts = uncounted, table[:uncounted], counts[:uncounted]
+    return Bodies(table, owners, len(owners) > 1, broken), counts

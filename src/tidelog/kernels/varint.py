@@ -4,12 +4,25 @@ A reader gives back the value and the address behind it. Where the bytes end, or
 does not, the address is BROKEN: larger than any end, so that whatever is read from there is broken as well and every
 "is there as much left" answers no. A walk over fields therefore needs one look at the end, not one per field.
 One and two bytes, nearly all there are, are decided without a call.
+
+Two pairs of readers: `read_varint` asks how much is left, and may be called again where the last one was broken.
+`varint_at` reads first: it is for where enough may be read in any case, and its caller compares the address behind
+with the end before going on.
 """
 
 from tidelog.kernels.memory import little_u16, load_u8, store_8
 from tidelog.kernels.runtime import inlined, inner
 
-__all__ = ["BROKEN", "fold", "put_folded", "read_varint", "read_varlong", "size_of_folded"]
+__all__ = [
+    "BROKEN",
+    "fold",
+    "put_folded",
+    "read_varint",
+    "read_varlong",
+    "size_of_folded",
+    "varint_at",
+    "varlong_at",
+]
 
 BROKEN = 1 << 62
 _MAX_VARINT_SHIFT = 28
@@ -36,26 +49,42 @@ def _read_long(address: int, end: int, last_shift: int) -> tuple[int, int]:
 
 
 @inlined
-def _read(address: int, end: int, last_shift: int) -> tuple[int, int]:
-    if end - address >= 2:
-        pair = little_u16(address)
-        if pair & 0x80 == 0:
-            return (pair & 0x7F) >> 1 ^ -(pair & 1), address + 1
-        if pair & 0x8000 == 0:
-            return (pair & 0x7E | pair >> 8 << 7) >> 1 ^ -(pair & 1), address + 2
+def _read_at(address: int, last_shift: int, end: int) -> tuple[int, int]:
+    """One or two bytes, both of which may be read, or more of them up to `end`."""
+    pair = little_u16(address)
+    if pair & 0x80 == 0:
+        return (pair & 0x7F) >> 1 ^ -(pair & 1), address + 1
+    if pair & 0x8000 == 0:
+        return (pair & 0x7E | pair >> 8 << 7) >> 1 ^ -(pair & 1), address + 2
     return _read_long(address, end, last_shift)
 
 
 @inlined
+def varint_at(address: int) -> tuple[int, int]:
+    """Read a signed 32-bit number where five bytes may be read, whether or not they belong to it."""
+    return _read_at(address, _MAX_VARINT_SHIFT, address + 5)
+
+
+@inlined
+def varlong_at(address: int) -> tuple[int, int]:
+    """Read a signed 64-bit number where ten bytes may be read, whether or not they belong to it."""
+    return _read_at(address, _MAX_VARLONG_SHIFT, address + 10)
+
+
+@inlined
 def read_varint(address: int, end: int) -> tuple[int, int]:
-    """Read a signed 32-bit number."""
-    return _read(address, end, _MAX_VARINT_SHIFT)
+    """Read a signed 32-bit number before `end`."""
+    if end - address >= 2:
+        return _read_at(address, _MAX_VARINT_SHIFT, end)
+    return _read_long(address, end, _MAX_VARINT_SHIFT)
 
 
 @inlined
 def read_varlong(address: int, end: int) -> tuple[int, int]:
-    """Read a signed 64-bit number."""
-    return _read(address, end, _MAX_VARLONG_SHIFT)
+    """Read a signed 64-bit number before `end`."""
+    if end - address >= 2:
+        return _read_at(address, _MAX_VARLONG_SHIFT, end)
+    return _read_long(address, end, _MAX_VARLONG_SHIFT)
 
 
 @inlined
