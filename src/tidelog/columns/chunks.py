@@ -11,12 +11,12 @@ from typing import NamedTuple, Protocol
 
 from tidelog.errors import CorruptRecordError, StorageError
 from tidelog.kernels.decode import SLACK
-from tidelog.kernels.headers import HeaderScan, StopReason, scan_headers
+from tidelog.kernels.headers import DEFAULT_WINDOW_SIZE, HeaderScan, StopReason, scan_headers
 from tidelog.records.legacy import MIN_MESSAGE_SIZE
 
 __all__ = ["DEFAULT_CHUNK_SIZE", "Chunk", "FileSource", "Source", "read_chunks"]
 
-DEFAULT_CHUNK_SIZE = 4 << 20
+DEFAULT_CHUNK_SIZE = DEFAULT_WINDOW_SIZE
 
 
 class Source(Protocol):

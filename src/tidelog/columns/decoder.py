@@ -1,6 +1,6 @@
 """Batches to Arrow: the records of a stretch of log as RecordBatches of the columns one wants.
 
-    scan the headers and checksums -> cut into groups of at most 32 k rows and 4 MiB -> open the bodies of a group
+    scan the headers and checksums -> cut into groups of at most 64 k rows and 8 MiB -> open the bodies of a group
     (decompress) -> one kernel call fills the columns of the records -> columns of the batch are repeated beside them
 
 Buffers come from Arrow's own pool and are handed over without a copy. What the kernels find broken is read again by
@@ -19,14 +19,14 @@ from tidelog.columns.groups import Group, Stretch, groups_of
 from tidelog.columns.record_columns import BrokenBatch, RecordColumns
 from tidelog.columns.schema import CONSTANT_COLUMNS, TimestampUnit, schema_of
 from tidelog.errors import InvalidRequestError
-from tidelog.kernels.headers import Checksum, HeaderScan, StopReason, scan_headers
+from tidelog.kernels.headers import Checksum, HeaderScan, StopReason, scan_windows
 from tidelog.records.batches import read_batches
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
 
 __all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_MAX_ROWS", "ColumnDecoder", "decode"]
 
-DEFAULT_MAX_ROWS = 32_768
-DEFAULT_MAX_BYTES = 4 << 20
+DEFAULT_MAX_ROWS = 65_536
+DEFAULT_MAX_BYTES = 8 << 20
 
 
 def decode(buffer: Any, columns: Sequence[str] | None = None, **options: Any) -> Iterator[pa.RecordBatch]:
@@ -83,10 +83,10 @@ class ColumnDecoder:
 
         `base_position` is where the buffer begins in its file; the `position` column counts from there.
         """
-        scan = scan_headers(buffer, verify=self.verify)
-        yield from self.decode_scanned(buffer, scan, base_position=base_position)
-        if scan.reason is StopReason.CORRUPT:  # the readable path says what is wrong at that place
-            next(read_batches(memoryview(buffer).cast("B"), scan.end))
+        for scan in scan_windows(buffer, verify=self.verify):
+            yield from self.decode_scanned(buffer, scan, base_position=base_position)
+            if scan.reason is StopReason.CORRUPT:  # the readable path says what is wrong at that place
+                next(read_batches(memoryview(buffer).cast("B"), scan.end))
 
     def decode_scanned(self, buffer: Any, scan: HeaderScan, *, base_position: int = 0) -> Iterator[pa.RecordBatch]:
         """The records of those batches of `buffer` that a scan of it, or a selection of the scan, names.

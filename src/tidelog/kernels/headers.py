@@ -21,7 +21,9 @@ from tidelog.records.batch import BATCH_HEADER_SIZE
 from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC, Batch, batch_of
 from tidelog.records.legacy import MIN_MESSAGE_SIZE
 
-__all__ = ["BATCH_ROW", "LEGACY_ROW", "Checksum", "HeaderScan", "StopReason", "scan_headers"]
+__all__ = ["BATCH_ROW", "LEGACY_ROW", "Checksum", "HeaderScan", "StopReason", "scan_headers", "scan_windows"]
+
+DEFAULT_WINDOW_SIZE = 8 << 20
 
 BATCH_ROW = np.dtype(
     {
@@ -195,3 +197,22 @@ def scan_headers(buffer: Any, *, verify: bool = False, max_batches: int | None =
     if verify and bool(result.is_legacy.any()):
         check_messages(address, positions.ctypes.data, checksums.ctypes.data, found)
     return result
+
+
+def scan_windows(buffer: Any, *, verify: bool = False, window_size: int = DEFAULT_WINDOW_SIZE) -> Iterator[HeaderScan]:
+    """Scans of a large buffer, window by window, so that what follows a scan finds the bytes still in the cache.
+
+    Positions and ends count from the start of the buffer. The last scan says why all of it ended.
+    """
+    view = memoryview(buffer).cast("B")
+    position, size = 0, window_size
+    while True:
+        window = view[position : position + size]
+        found = scan_headers(window, verify=verify)
+        is_last = position + len(window) == len(view) or found.reason is StopReason.CORRUPT
+        if found.end or is_last:
+            yield found._replace(positions=found.positions + position, end=position + found.end)
+        if is_last:
+            return
+        # A batch that is larger than the window gets a larger one.
+        position, size = position + found.end, window_size if found.end else 2 * size
