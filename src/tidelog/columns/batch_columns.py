@@ -3,7 +3,7 @@
 Batches that follow each other nearly always agree, and then a column is a slice of one constant array, made once.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,15 @@ _MAX_CONSTANTS = 64
 _CODEC_NAMES = pa.array([codec.codec_name for codec in Codec])
 
 
+class HasCounts(Protocol):
+    """A group of batches: how many records each holds, and all together."""
+
+    length: int
+
+    @property
+    def counts(self) -> Array: ...
+
+
 class BatchColumns:
     """Makes columns of values per batch; keeps the constant ones between calls."""
 
@@ -39,12 +48,12 @@ class BatchColumns:
             self._constants[name, value] = array
         return array.slice(0, length)
 
-    def repeat(self, name: str, values: Array, counts: Array, length: int) -> pa.Array:
-        """A column in which value i stands `counts[i]` times."""
+    def repeat(self, name: str, values: Array, group: HasCounts) -> pa.Array:
+        """A column in which value i stands as often as batch i of the group has records."""
         if values.min() == values.max():
             value = values[0].item()
-            return self.constant(name, _CODEC_NAMES[value].as_py() if name == "codec" else value, length)
-        repeated = np.repeat(values, counts)
+            return self.constant(name, _CODEC_NAMES[value].as_py() if name == "codec" else value, group.length)
+        repeated = np.repeat(values, group.counts)
         if name == "codec":
             return _CODEC_NAMES.take(pa.array(repeated))
         return pa.array(repeated, ALL_COLUMNS[name])

@@ -19,7 +19,7 @@ from tidelog.columns.groups import Group, Stretch, groups_of
 from tidelog.columns.record_columns import BrokenBatch, RecordColumns
 from tidelog.columns.schema import CONSTANT_COLUMNS, TimestampUnit, schema_of
 from tidelog.errors import InvalidRequestError
-from tidelog.kernels.headers import Checksum, HeaderScan, StopReason, scan_windows
+from tidelog.kernels.headers import HeaderScan, StopReason, scan_windows
 from tidelog.records.batches import read_batches
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
 
@@ -95,11 +95,9 @@ class ColumnDecoder:
         """
         stretch = Stretch(buffer, base_position, self.max_decompressed)
         for run in scan.runs():
-            is_wrong = run.checksums == int(Checksum.WRONG)
-            first_wrong = int(is_wrong.argmax()) if is_wrong.any() else None
-            sound = run if first_wrong is None else run.pick(slice(first_wrong))
+            first_wrong = run.first_wrong()
             if first_wrong != 0:
-                for group in groups_of(stretch, sound, self.max_rows, self.max_bytes):
+                for group in groups_of(stretch, run.before(first_wrong), self.max_rows, self.max_bytes):
                     yield from self._decode_group(group)
             if first_wrong is not None:
                 stretch.explain(run, first_wrong)
@@ -145,7 +143,6 @@ class ColumnDecoder:
             case "topic" | "partition":
                 return self._repeated.constant(name, self.constants[name], length)
             case "position":
-                return self._repeated.repeat(name, group.positions(), group.counts, length)
+                return self._repeated.repeat(name, group.positions(), group)
             case _:
-                values = group.batch_values(name)
-                return self._repeated.repeat(name, values, group.counts, length)
+                return self._repeated.repeat(name, group.batch_values(name), group)

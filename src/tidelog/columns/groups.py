@@ -6,7 +6,8 @@ number of rows and of bytes; bodies are opened (decompressed) group by group, so
 """
 
 from collections.abc import Iterator, Set
-from typing import Any, NamedTuple, NoReturn, Self
+from functools import cached_property
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from tidelog.columns.batch_columns import BatchColumns
 from tidelog.columns.record_columns import RecordColumns, decode_batch_records, decode_message_records
 from tidelog.errors import TidelogError
 from tidelog.kernels.bodies import Bodies, Int64Array, open_bodies
-from tidelog.kernels.headers import Checksum, HeaderScan
+from tidelog.kernels.headers import Checksum, HeaderScan, Seen
 from tidelog.kernels.messages import open_messages
 
 __all__ = ["BatchGroup", "Group", "MessageGroup", "Stretch", "groups_of"]
@@ -44,18 +45,13 @@ class Stretch(NamedTuple):
 
 
 class _GroupOfBatches:
-    """What both kinds share."""
+    """What both kinds share. `length` is the number of records."""
 
-    def __init__(self, stretch: Stretch, scan: HeaderScan, bodies: Bodies, counts: Int64Array) -> None:
-        self.counts = counts
-        self.length = int(counts.sum())
+    def __init__(self, stretch: Stretch, scan: HeaderScan, bodies: Bodies, length: int) -> None:
+        self.length = length
         self._stretch = stretch
         self._scan = scan
         self._bodies = bodies
-
-    def pick(self, which: slice) -> Self:
-        """Some of the batches."""
-        return type(self)(self._stretch, self._scan.pick(which), self._bodies.pick(which), self.counts[which])
 
     def positions(self) -> Int64Array:
         """Of each batch in its file."""
@@ -69,9 +65,19 @@ class _GroupOfBatches:
 class BatchGroup(_GroupOfBatches):
     """Version 2 batches."""
 
+    @cached_property
+    def counts(self) -> Int64Array:
+        """Records of each batch. A negative count is none here, and is refused when its batch is decoded."""
+        return _counts(self._scan)
+
+    def pick(self, which: slice) -> "BatchGroup":
+        """Some of the batches."""
+        scan = self._scan.pick(which)
+        return BatchGroup(self._stretch, scan, self._bodies.pick(which), int(_counts(scan).sum()))
+
     def decode(self, wanted: Set[str]) -> RecordColumns:
         """The columns of the records; BrokenBatch where one cannot be decoded."""
-        return decode_batch_records(self._scan.rows, self._bodies, self.counts, wanted)
+        return decode_batch_records(self._scan.rows, self._bodies, self.length, wanted)
 
     def batch_values(self, name: str) -> np.ndarray[Any, Any]:
         """One value a batch of a column that records have from their batch."""
@@ -94,9 +100,17 @@ class BatchGroup(_GroupOfBatches):
 class MessageGroup(_GroupOfBatches):
     """Legacy entries: single messages, and wrappers."""
 
+    def __init__(self, stretch: Stretch, scan: HeaderScan, bodies: Bodies, counts: Int64Array) -> None:
+        super().__init__(stretch, scan, bodies, int(counts.sum()))
+        self.counts = counts
+
+    def pick(self, which: slice) -> "MessageGroup":
+        """Some of the entries."""
+        return MessageGroup(self._stretch, self._scan.pick(which), self._bodies.pick(which), self.counts[which])
+
     def decode(self, wanted: Set[str]) -> RecordColumns:
         """The columns of the records; BrokenBatch where one cannot be decoded."""
-        return decode_message_records(self._scan.rows, self._bodies, self.counts, wanted)
+        return decode_message_records(self._scan.rows, self._bodies, self.length, wanted)
 
     def batch_values(self, name: str) -> np.ndarray[Any, Any]:
         """One value an entry of a column that records have from their entry."""
@@ -137,25 +151,27 @@ def _cut(counts: Int64Array, sizes: Int64Array, max_rows: int, max_bytes: int) -
         first = last
 
 
+def _counts(scan: HeaderScan) -> Int64Array:
+    counts: Int64Array = np.maximum(scan.rows["records_count"], 0).astype(np.int64)
+    return counts
+
+
 def groups_of(stretch: Stretch, run: HeaderScan, max_rows: int, max_bytes: int) -> Iterator[Group]:
     """The groups of a run of version 2 batches, or of legacy entries.
 
     They are cut twice: by the sizes that the headers tell, then, where something was decompressed, by the sizes that
     came out. A batch that cannot be opened raises its error once those before it have been delivered.
     """
-    is_legacy = bool(run.rows["magic"][0] < 2)
-    # Only its content tells how many records a legacy wrapper holds; a negative count is refused when decoding.
-    counts = (
-        np.ones(len(run.rows), np.int64) if is_legacy else np.maximum(run.rows["records_count"], 0).astype(np.int64)
-    )
-    for outer in _cut(counts, run.sizes, max_rows, max_bytes):
-        part = run.pick(outer)
-        if is_legacy:
-            bodies, opened = open_messages(stretch.buffer, part, max_size=stretch.max_decompressed)
-            whole: Group = MessageGroup(stretch, part.pick(slice(bodies.broken)), bodies, opened)
+    for part in _parts(run, max_rows, max_bytes):
+        whole: Group
+        if run.seen & Seen.LEGACY and run.rows["magic"][0] < 2:
+            bodies, counts = open_messages(stretch.buffer, part, max_size=stretch.max_decompressed)
+            whole = MessageGroup(stretch, part.before(bodies.broken), bodies, counts)
         else:
-            bodies = open_bodies(stretch.buffer, part.rows, part.positions, max_size=stretch.max_decompressed)
-            whole = BatchGroup(stretch, part.pick(slice(bodies.broken)), bodies, counts[outer][: bodies.broken])
+            bodies = open_bodies(stretch.buffer, part, max_size=stretch.max_decompressed)
+            sound = part.before(bodies.broken)
+            length = int(_counts(sound).sum()) if sound.records is None else sound.records
+            whole = BatchGroup(stretch, sound, bodies, length)
         if bodies.were_compressed:
             for inner in _cut(whole.counts, bodies.sizes, max_rows, max_bytes):
                 yield whole.pick(inner)
@@ -163,3 +179,16 @@ def groups_of(stretch: Stretch, run: HeaderScan, max_rows: int, max_bytes: int) 
             yield whole
         if bodies.broken is not None:
             stretch.explain(part, bodies.broken)
+
+
+def _parts(run: HeaderScan, max_rows: int, max_bytes: int) -> Iterator[HeaderScan]:
+    """A run cut by what its headers tell; most often it is one part, and then nothing is computed."""
+    if run.records is not None and run.records <= max_rows and not run.seen & Seen.LEGACY:
+        size = int(run.positions[-1]) - int(run.positions[0]) + int(run.rows["batch_length"][-1])
+        if size <= max_bytes:
+            yield run
+            return
+    # Only its content tells how many records a legacy wrapper holds.
+    counts = np.where(run.is_legacy, 1, _counts(run))
+    for which in _cut(counts, run.sizes, max_rows, max_bytes):
+        yield run.pick(which)

@@ -14,6 +14,7 @@ from tidelog.columns.schema import HEADERS_TYPE
 from tidelog.kernels.bodies import Bodies
 from tidelog.kernels.decode import ALL_DECODED, Slot, decode, gather_headers
 from tidelog.kernels.messages import decode_messages
+from tidelog.kernels.runtime import Kernel
 from tidelog.records.java import decode_utf8
 
 __all__ = ["RecordColumns", "decode_batch_records", "decode_message_records"]
@@ -60,6 +61,13 @@ class _Target:
         self.slots[slot : slot + 3] = column.addresses
         return column
 
+    def fill(self, kernel: Kernel[[int, int, int, int], int], rows: Rows, bodies: Bodies) -> None:
+        """Let a kernel decode batches into the buffers; BrokenBatch where it cannot."""
+        rows, table = np.ascontiguousarray(rows), np.ascontiguousarray(bodies.table)
+        broken = kernel(rows.ctypes.data, table.ctypes.data, len(rows), self.slots.ctypes.data)
+        if broken != ALL_DECODED:
+            raise BrokenBatch(broken)
+
     def finish(self, headers: pa.Array | None) -> RecordColumns:
         total = self.slots
         return RecordColumns(
@@ -71,30 +79,21 @@ class _Target:
         )
 
 
-def decode_batch_records(rows: Rows, bodies: Bodies, counts: np.ndarray[Any, Any], wanted: Set[str]) -> RecordColumns:
-    """Decode version 2 batches, given their header rows, bodies and record counts."""
-    sizes = bodies.sizes
-    impossible = counts * MIN_RECORD_SIZE > sizes
-    if impossible.any():  # a count is a claim: compare it before anything is allocated for it
-        raise BrokenBatch(int(impossible.argmax()))
-    target = _Target(int(counts.sum()), int(sizes.sum()), wanted)
+def decode_batch_records(rows: Rows, bodies: Bodies, length: int, wanted: Set[str]) -> RecordColumns:
+    """Decode version 2 batches, given their header rows, their bodies, and how many records they claim to hold."""
+    if length * MIN_RECORD_SIZE > bodies.size:  # compare the claim before anything is allocated for it
+        counts = rows["records_count"].astype(np.int64)
+        raise BrokenBatch(int((counts * MIN_RECORD_SIZE > bodies.sizes).argmax()))
+    target = _Target(length, bodies.size, wanted)
     lists = _HeaderLists(target) if "headers" in wanted else None
-    rows = np.ascontiguousarray(rows)
-    table = np.ascontiguousarray(bodies.table)
-    broken = decode(rows.ctypes.data, table.ctypes.data, len(rows), target.slots.ctypes.data)
-    if broken != ALL_DECODED:
-        raise BrokenBatch(broken)
+    target.fill(decode, rows, bodies)
     return target.finish(lists and lists.gather())
 
 
-def decode_message_records(rows: Rows, bodies: Bodies, counts: np.ndarray[Any, Any], wanted: Set[str]) -> RecordColumns:
-    """Decode legacy entries, given their header rows, message sets and record counts. They have no headers."""
-    target = _Target(int(counts.sum()), int(bodies.sizes.sum()), wanted)
-    rows = np.ascontiguousarray(rows)
-    table = np.ascontiguousarray(bodies.table)
-    broken = decode_messages(rows.ctypes.data, table.ctypes.data, len(rows), target.slots.ctypes.data)
-    if broken != ALL_DECODED:
-        raise BrokenBatch(broken)
+def decode_message_records(rows: Rows, bodies: Bodies, length: int, wanted: Set[str]) -> RecordColumns:
+    """Decode legacy entries, given their header rows, their message sets, and how many messages those hold."""
+    target = _Target(length, bodies.size, wanted)
+    target.fill(decode_messages, rows, bodies)
     return target.finish(pa.nulls(target.rows, HEADERS_TYPE) if "headers" in wanted else None)
 
 

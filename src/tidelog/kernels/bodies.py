@@ -12,9 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidelog.kernels.buffers import address_of
-from tidelog.kernels.decode import SLACK
+from tidelog.kernels.decode import BODY_SIZE, ROW_SIZE, SLACK
 from tidelog.kernels.decompress import Decompressor
-from tidelog.records.batch import BATCH_HEADER_SIZE
+from tidelog.kernels.headers import HeaderScan, Seen
+from tidelog.kernels.memory import big_i32, load_i64, store_64
+from tidelog.kernels.runtime import kernel
+from tidelog.records.batch import BATCH_HEADER_SIZE, PREFIX_SIZE
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES, Codec
 
 __all__ = ["Bodies", "Int64Array", "open_bodies"]
@@ -32,6 +35,7 @@ class Bodies(NamedTuple):
 
     table: Int64Array
     owners: Sequence[object]
+    size: int  # of all
     were_compressed: bool
     broken: int | None = None
 
@@ -42,31 +46,26 @@ class Bodies(NamedTuple):
 
     def pick(self, which: slice) -> "Bodies":
         """Some of them."""
-        return self._replace(table=self.table[which], broken=None)
+        table = self.table[which]
+        return Bodies(table, self.owners, int((table[:, 1] - table[:, 0]).sum()), self.were_compressed)
 
 
-def open_bodies(
-    buffer: Any,
-    rows: np.ndarray[Any, np.dtype[Any]],
-    positions: Int64Array,
-    *,
-    max_size: int = MAX_DECOMPRESSED_BYTES,
-) -> Bodies:
+def open_bodies(buffer: Any, scan: HeaderScan, *, max_size: int = MAX_DECOMPRESSED_BYTES) -> Bodies:
     """The bodies of version 2 batches that a scan of `buffer` found; none may decompress to more than `max_size`.
 
     An empty batch has no body worth opening, whatever follows its header.
     """
     address, size = address_of(buffer)
-    table = np.empty((len(rows), 3), np.int64)
-    table[:, 0] = positions + (address + BATCH_HEADER_SIZE)
-    table[:, 1] = positions + (address + 12) + rows["batch_length"]
-    table[:, 2] = address + size
-    codecs = rows["attributes"] & _CODEC_BITS
+    count = len(scan.rows)
+    rows, positions = np.ascontiguousarray(scan.rows), np.ascontiguousarray(scan.positions)
+    table = np.empty((count, 3), np.int64)
+    total, tight = locate(address, size, rows.ctypes.data, positions.ctypes.data, count, table.ctypes.data)
     owners: list[object] = [buffer]
     broken: int | None = None
-    were_compressed = bool(codecs.any())
+    were_compressed = bool(scan.seen & Seen.COMPRESSED)
     if were_compressed:
-        codecs[rows["records_count"] == 0] = Codec.NONE
+        codecs = scan.rows["attributes"] & _CODEC_BITS
+        codecs[scan.rows["records_count"] == 0] = Codec.NONE
         decompressor = Decompressor(max_size)
         for codec in np.unique(codecs[codecs != Codec.NONE]):
             which = np.flatnonzero(codecs == codec)
@@ -74,18 +73,34 @@ def open_bodies(
             table[which] = opened.table
             owners.append(opened.owners)
             if opened.broken is not None:
-                broken = min(int(which[opened.broken]), len(rows) if broken is None else broken)
+                broken = min(int(which[opened.broken]), len(table) if broken is None else broken)
         table = table[:broken]
-    owners += _give_room(table)
-    return Bodies(table, owners, were_compressed, broken)
+        total, tight = int((table[:, 1] - table[:, 0]).sum()), int((table[:, 2] - table[:, 1] < SLACK).sum())
+    if tight:
+        owners.append(_give_room(table))
+    return Bodies(table, owners, total, were_compressed, broken)
 
 
-def _give_room(table: Int64Array) -> list[object]:
+@kernel("UniTuple(int64, 2)(int64, int64, int64, int64, int64, int64)")
+def locate(address: int, size: int, rows: int, positions: int, count: int, table: int) -> tuple[int, int]:
+    """Fill the table with where the bodies of `count` batches lie: bytes of all, and how many have no room behind."""
+    limit = address + size
+    total = 0
+    tight = 0
+    for index in range(count):
+        batch = address + load_i64(positions + 8 * index)
+        end = batch + PREFIX_SIZE + big_i32(rows + ROW_SIZE * index + 8)
+        store_64(table + BODY_SIZE * index, batch + BATCH_HEADER_SIZE)
+        store_64(table + BODY_SIZE * index + 8, end)
+        store_64(table + BODY_SIZE * index + 16, limit)
+        total += end - batch - BATCH_HEADER_SIZE
+        tight += limit - end < SLACK
+    return total, tight
+
+
+def _give_room(table: Int64Array) -> object:
     """Move bodies that end too close to the end of readable memory. Gives back the memory they moved to."""
-    is_tight = table[:, 2] - table[:, 1] < SLACK
-    if not is_tight.any():
-        return []
-    which = np.flatnonzero(is_tight)
+    which = np.flatnonzero(table[:, 2] - table[:, 1] < SLACK)
     sizes = table[which, 1] - table[which, 0]
     room = np.empty(int(sizes.sum()) + SLACK, np.uint8)
     start = room.ctypes.data
@@ -93,4 +108,4 @@ def _give_room(table: Int64Array) -> list[object]:
         memmove(start, int(table[index, 0]), size)
         table[index] = start, start + size, room.ctypes.data + room.size
         start += size
-    return [room]
+    return room

@@ -6,7 +6,7 @@ table with other fields (LEGACY_ROW); `magic` stands at the same place in both.
 """
 
 from collections.abc import Iterator
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from tidelog.records.batch import BATCH_HEADER_SIZE
 from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC, Batch, batch_of
 from tidelog.records.legacy import MIN_MESSAGE_SIZE
 
-__all__ = ["BATCH_ROW", "LEGACY_ROW", "Checksum", "HeaderScan", "StopReason", "scan_headers", "scan_windows"]
+__all__ = ["BATCH_ROW", "LEGACY_ROW", "Checksum", "HeaderScan", "Seen", "StopReason", "scan_headers", "scan_windows"]
 
 DEFAULT_WINDOW_SIZE = 8 << 20
 
@@ -73,6 +73,14 @@ class StopReason(IntEnum):
     CORRUPT = 2  # a length field that no batch can have
 
 
+class Seen(IntFlag):
+    """What a scan met on its way. A flag that is not set spares a look at every batch."""
+
+    LEGACY = 1
+    COMPRESSED = 2  # version 2 batches only
+    WRONG_CHECKSUM = 4
+
+
 class HeaderScan(NamedTuple):
     """The headers found, and where the next batch would begin."""
 
@@ -81,6 +89,8 @@ class HeaderScan(NamedTuple):
     checksums: np.ndarray[Any, np.dtype[np.uint8]]  # of Checksum
     end: int
     reason: StopReason
+    seen: Seen  # among these batches, or among those they were picked from
+    records: int | None = None  # of all version 2 batches, by their own count; None for a selection
 
     @property
     def legacy(self) -> np.ndarray[Any, np.dtype[Any]]:
@@ -100,22 +110,33 @@ class HeaderScan(NamedTuple):
 
     def pick(self, which: slice | np.ndarray[Any, Any]) -> "HeaderScan":
         """The same scan reduced to some of its batches."""
-        return self._replace(rows=self.rows[which], positions=self.positions[which], checksums=self.checksums[which])
+        rows, positions, checksums = self.rows[which], self.positions[which], self.checksums[which]
+        return HeaderScan(rows, positions, checksums, self.end, self.reason, self.seen)
+
+    def first_wrong(self) -> int | None:
+        """The index of the first batch whose checksum is wrong."""
+        if not self.seen & Seen.WRONG_CHECKSUM:
+            return None
+        is_wrong = self.checksums == int(Checksum.WRONG)
+        return int(is_wrong.argmax()) if is_wrong.any() else None
 
     def batch_in(self, buffer: Any, index: int) -> Batch:
         """One of the batches, out of the buffer that was scanned, for `tidelog.records`."""
         start = int(self.positions[index])
         return batch_of(memoryview(buffer).cast("B")[start : start + 12 + int(self.rows["batch_length"][index])])
 
+    def before(self, index: int | None) -> "HeaderScan":
+        """The batches before one of them; all for None."""
+        return self if index is None else self.pick(slice(index))
+
     def runs(self) -> "Iterator[HeaderScan]":
         """The scan cut where legacy entries and version 2 batches meet."""
         if not len(self.rows):
             return
-        is_legacy = self.is_legacy
-        if not is_legacy.any():  # as nearly always
+        if not self.seen & Seen.LEGACY:
             yield self
             return
-        edges = np.flatnonzero(np.diff(is_legacy)) + 1
+        edges = np.flatnonzero(np.diff(self.is_legacy)) + 1
         for first, last in zip([0, *edges.tolist()], [*edges.tolist(), len(self.rows)], strict=True):
             yield self.pick(slice(first, last))
 
@@ -123,41 +144,53 @@ class HeaderScan(NamedTuple):
 # Kernels take plain numbers.
 _UNKNOWN, _RIGHT, _WRONG = (int(value) for value in Checksum)
 _END, _FULL, _CORRUPT = (int(value) for value in StopReason)
+_LEGACY, _COMPRESSED, _WRONG_CHECKSUM = (int(value) for value in Seen)
 
 
-@kernel("UniTuple(int64, 3)(int64, int64, int64, int64, int64, int64, int64)")
+@kernel("UniTuple(int64, 5)(int64, int64, int64, int64, int64, int64, int64)")
 def scan(
     address: int, size: int, rows: int, positions: int, checksums: int, capacity: int, verify: int
-) -> tuple[int, int, int]:
-    """Scan `size` bytes into tables of `capacity` rows: how many were filled, where it ended, and why.
+) -> tuple[int, int, int, int, int]:
+    """Scan `size` bytes into tables of `capacity` rows.
+
+    Gives back how many were filled, where the scan ended, why, what it met, and how many records the headers promise.
 
     Checksums of legacy entries stay unknown; `check_messages` sees to them.
     """
     position = 0
     found = 0
+    seen = 0
+    records = 0
     while size - position > HEADER_SIZE_UP_TO_MAGIC:
         batch = address + position
         length = big_i32(batch + 8)
         if length < MIN_MESSAGE_SIZE:
-            return found, position, _CORRUPT
+            return found, position, _CORRUPT, seen, records
         batch_size = length + 12
         if batch_size > size - position:
             break
         if found == capacity:
-            return found, position, _FULL
+            return found, position, _FULL, seen, records
         copy_bytes(rows + found * ROW_SIZE, batch, min(batch_size, BATCH_HEADER_SIZE))
         store_64(positions + 8 * found, position)
         checksum = _UNKNOWN
         magic = load_u8(batch + 16)
-        if 2 <= magic < 128:  # as a signed byte, 2 and above
-            if batch_size < BATCH_HEADER_SIZE:
-                checksum = _WRONG
-            elif verify:
+        if magic < 2 or magic >= 128:  # as a signed byte, below 2
+            seen |= _LEGACY
+        elif batch_size < BATCH_HEADER_SIZE:
+            checksum = _WRONG
+        else:
+            records += max(big_i32(batch + 57), 0)
+            if load_u8(batch + 22) & 7:
+                seen |= _COMPRESSED
+            if verify:
                 checksum = _RIGHT if crc32c_at(batch + 21, batch_size - 21) == big_u32(batch + 17) else _WRONG
+        if checksum == _WRONG:
+            seen |= _WRONG_CHECKSUM
         store_8(checksums + found, checksum)
         position += batch_size
         found += 1
-    return found, position, _END
+    return found, position, _END, seen, records
 
 
 @kernel("int64(int64, int64, int64, int64)")
@@ -184,19 +217,27 @@ def scan_headers(buffer: Any, *, verify: bool = False, max_batches: int | None =
     limit = size // (12 + MIN_MESSAGE_SIZE) + 1 if max_batches is None else max_batches
     capacity = min(limit, size // 4096 + 64)  # grows when batches turn out to be smaller than that
     while True:
-        rows = np.empty(capacity, BATCH_ROW)
-        positions = np.empty(capacity, np.int64)
-        checksums = np.empty(capacity, np.uint8)
-        found, end, reason = scan(
-            address, size, rows.ctypes.data, positions.ctypes.data, checksums.ctypes.data, capacity, int(verify)
+        # One piece of memory for the three columns: asking for it and for its address costs more than the scan.
+        memory = np.empty(capacity * (ROW_SIZE + 8 + 1), np.uint8)
+        start = memory.ctypes.data
+        positions, checksums = ROW_SIZE * capacity, (ROW_SIZE + 8) * capacity
+        found, end, reason, seen, records = scan(
+            address, size, start, start + positions, start + checksums, capacity, int(verify)
         )
         if reason != _FULL or capacity == limit:
             break
         capacity = min(limit, capacity * 8)
-    result = HeaderScan(rows[:found], positions[:found], checksums[:found], end, StopReason(reason))
-    if verify and bool(result.is_legacy.any()):
-        check_messages(address, positions.ctypes.data, checksums.ctypes.data, found)
-    return result
+    if verify and seen & _LEGACY and check_messages(address, start + positions, start + checksums, found):
+        seen |= _WRONG_CHECKSUM
+    return HeaderScan(
+        rows=memory[: ROW_SIZE * found].view(BATCH_ROW),
+        positions=memory[positions : positions + 8 * found].view(np.int64),
+        checksums=memory[checksums : checksums + found],
+        end=end,
+        reason=StopReason(reason),
+        seen=Seen(seen),
+        records=records,
+    )
 
 
 def scan_windows(buffer: Any, *, verify: bool = False, window_size: int = DEFAULT_WINDOW_SIZE) -> Iterator[HeaderScan]:

@@ -180,4 +180,5 @@ def open_messages(
     uncounted = count_messages(table.ctypes.data, len(table), counts.ctypes.data)
     if uncounted != ALL_DECODED:
         broken, table, counts = uncounted, table[:uncounted], counts[:uncounted]
-    return Bodies(table, owners, len(owners) > 1, broken), counts
+    size_of_all = int((table[:, 1] - table[:, 0]).sum())
+    return Bodies(table, owners, size_of_all, len(owners) > 1, broken), counts
