@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidelog.kernels.decode import SLACK
+from tidelog.kernels.memory import SLACK
 
 __all__ = ["Binary", "Bitmap", "allocate", "as_numpy", "fixed_array"]
 

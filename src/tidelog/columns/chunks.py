@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from tidelog.errors import CorruptRecordError, StorageError
-from tidelog.kernels.decode import SLACK
 from tidelog.kernels.headers import DEFAULT_WINDOW_SIZE, HeaderScan, StopReason, scan_headers
+from tidelog.kernels.memory import SLACK
 from tidelog.records.legacy import MIN_MESSAGE_SIZE
 
 __all__ = ["DEFAULT_CHUNK_SIZE", "Chunk", "FileSource", "Source", "read_chunks"]

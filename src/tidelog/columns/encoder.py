@@ -15,9 +15,9 @@ import pyarrow as pa
 from tidelog.columns.compressor import BatchCompressor
 from tidelog.columns.inputs import Inputs
 from tidelog.errors import InvalidRequestError
-from tidelog.kernels.decode import SLACK
 from tidelog.kernels.encode import CUT_WORDS, TOO_LARGE, Input
 from tidelog.kernels.encode import encode as encode_rows
+from tidelog.kernels.memory import SLACK
 from tidelog.records.batch import (
     BATCH_HEADER_SIZE,
     NO_LEADER_EPOCH,

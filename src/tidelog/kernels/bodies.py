@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidelog.kernels.buffers import address_of
-from tidelog.kernels.decode import BODY_SIZE, ROW_SIZE, SLACK
+from tidelog.kernels.decode import BODY_SIZE, ROW_SIZE
 from tidelog.kernels.decompress import Decompressor
 from tidelog.kernels.headers import HeaderScan, Seen
-from tidelog.kernels.memory import big_i32, load_i64, store_64
+from tidelog.kernels.memory import SLACK, big_i32, load_i64, store_64
 from tidelog.kernels.runtime import kernel
 from tidelog.records.batch import BATCH_HEADER_SIZE, PREFIX_SIZE
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES, Codec

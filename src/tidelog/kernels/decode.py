@@ -28,9 +28,8 @@ from tidelog.kernels.memory import (
 from tidelog.kernels.runtime import inner, kernel
 from tidelog.kernels.varint import read_varint, varint_at, varlong_at
 
-__all__ = ["ALL_DECODED", "BODY_SIZE", "SLACK", "Slot", "decode", "gather_headers"]
+__all__ = ["ALL_DECODED", "BODY_SIZE", "ROW_SIZE", "Slot", "decode", "gather_headers"]
 
-SLACK = 64  # bytes that may be read behind every body, and written behind every data buffer
 BODY_SIZE = 24  # a row of the table of bodies: first address, end, end of readable memory
 ROW_SIZE = 64  # a row of the table of headers
 ALL_DECODED = -1

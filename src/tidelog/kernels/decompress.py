@@ -23,8 +23,8 @@ from isal import isal_zlib
 
 from tidelog.errors import TidelogError
 from tidelog.kernels.buffers import address_of
-from tidelog.kernels.decode import SLACK
 from tidelog.kernels.lz4 import BROKEN, LARGEST_BLOCK, decompress_lz4
+from tidelog.kernels.memory import SLACK
 from tidelog.kernels.snappy import decompress_snappy
 from tidelog.records.compression import Codec, decompress
 
