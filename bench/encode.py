@@ -1,7 +1,9 @@
 """Arrow to batches: against aiokafka's compiled builder and our readable path; with every codec."""
 
+from functools import partial
+
 from bench import others, shapes
-from bench.measure import GIGA, MEGA, Report, cpu_seconds
+from bench.measure import MEGA, Report, cpu_seconds
 from tidelog.columns import ColumnEncoder
 from tidelog.records import Codec, NewRecord, cut_batches
 
@@ -16,9 +18,7 @@ def run(report: Report) -> None:
     for name in shapes.SHAPES:
         rows = shapes.SHAPES[name].rows // 2
         size = _encode(name, rows)
-        seconds = cpu_seconds(lambda name=name, rows=rows: _encode(name, rows))
-        report.add(f"encode {name}", size / seconds / GIGA, "GB/s", against="memcpy",
-                   ratio=size / seconds / report.memcpy())  # fmt: skip
+        report.add_speed(f"encode {name}", partial(_encode, name, rows), size)
     rows = 200_000
     ours = cpu_seconds(lambda: _encode("a", rows), runs=9) / rows
     table = shapes.table("a", rows)

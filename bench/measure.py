@@ -14,20 +14,23 @@ import numpy as np
 
 GIGA = 1e9
 MEGA = 1e6
+TURNS = 11
 RESULTS = Path(__file__).with_name("results.json")
+
+
+def _cpu(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
 
 
 def cpu_seconds(work: Callable[[], object], runs: int = 5) -> float:
     """Median CPU time of one call, after one that warms up, with the garbage collector off."""
     work()
-    taken = []
     gc.collect()
     gc.disable()
     try:
-        for _ in range(runs):
-            started = time.process_time()
-            work()
-            taken.append(time.process_time() - started)
+        taken = [_cpu(work) for _ in range(runs)]
     finally:
         gc.enable()
     return statistics.median(taken)
@@ -51,7 +54,6 @@ class Report:
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
-        self._memcpy: float | None = None
 
     def add(
         self,
@@ -77,14 +79,30 @@ class Report:
         verdict = "" if goal is None else f"  goal {goal}: {'holds' if holds else 'MISSED'}"
         print(f"{name:<44}{row.value:>10.4g} {unit:<9}{compared}{verdict}", flush=True)
 
-    def memcpy(self) -> float:
-        """Bytes per second of a copy from memory to memory, the median over this run so far.
+    def add_speed(self, name: str, work: Callable[[], object], size: int, *, at_least: float | None = None) -> float:
+        """Note the speed of work on `size` bytes, as a ratio to a copy from memory to memory; its CPU seconds.
 
-        Measured anew at each call, because the neighbours of a shared machine come and go.
+        Work and copy take turns, and the ratio is the median over the turns: the neighbours of a shared machine come
+        and go, but seldom within a hundredth of a second.
         """
         source, target = _copy_buffers()
-        seconds = cpu_seconds(lambda: np.copyto(target, source), runs=7)
-        return source.nbytes / seconds
+        work()
+        seconds, ratios = [], []
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(TURNS):
+                taken = _cpu(work)
+                copying = _cpu(lambda: np.copyto(target, source))
+                seconds.append(taken)
+                ratios.append((size / taken) / (source.nbytes / copying))
+        finally:
+            gc.enable()
+        median = statistics.median(seconds)
+        self.add(
+            name, size / median / GIGA, "GB/s", against="memcpy", ratio=statistics.median(ratios), at_least=at_least
+        )
+        return median
 
     def write(self) -> None:
         """Write bench/results.json."""
@@ -94,7 +112,9 @@ class Report:
             "python": platform.python_version(),
             "system": f"{platform.system()} {platform.machine()}",
         }
-        RESULTS.write_text(json.dumps({"machine": machine, "rows": [asdict(row) for row in self.rows]}, indent=1) + "\n")
+        RESULTS.write_text(
+            json.dumps({"machine": machine, "rows": [asdict(row) for row in self.rows]}, indent=1) + "\n"
+        )
         print(f"wrote {RESULTS.parent.name}/{RESULTS.name}")
 
 

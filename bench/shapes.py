@@ -1,8 +1,8 @@
 """Logs to measure with: the shapes of records that users have, as bytes and as Arrow tables.
 
-    a  10 B key, 100 B value, 16 KB batches        c  10 B key, 10 B value, 100 KB batches
-    b  10 B key, 1 KB value, 16 KB batches         d  a with two headers
-    real  batches that Java producers, librdkafka and a broker wrote with Kafka 4.3 (the golden corpus), repeated
+a  10 B key, 100 B value, 16 KB batches        c  10 B key, 10 B value, 100 KB batches
+b  10 B key, 1 KB value, 16 KB batches         d  a with two headers
+real  batches that Java producers, librdkafka and a broker wrote with Kafka 4.3 (the golden corpus), repeated
 """
 
 import random
@@ -75,9 +75,7 @@ def log(name: str, codec: Codec = Codec.NONE, rows: int | None = None) -> bytes:
     """The same rows as a log."""
     if name == "real":
         return _real()
-    encoder = ColumnEncoder(
-        batch_size=SHAPES[name].batch_size, codec=codec, base_offset=0, partition_leader_epoch=0
-    )
+    encoder = ColumnEncoder(batch_size=SHAPES[name].batch_size, codec=codec, base_offset=0, partition_leader_epoch=0)
     return b"".join(part.data for part in encoder.encode(table(name, rows)))
 
 

@@ -23,9 +23,9 @@ import zstandard
 
 from tests.kernels.streams import bytes_at
 from tidelog.errors import DecompressionError
-from tidelog.kernels.memory import SLACK
 from tidelog.kernels.decompress import Decompressor, Int64Array
 from tidelog.kernels.lz4 import BROKEN, FULL, LARGEST_BLOCK, decompress_lz4
+from tidelog.kernels.memory import SLACK
 from tidelog.kernels.snappy import decompress_snappy
 from tidelog.records.compression import Codec, compress, decompress
 from tidelog.records.xxh32 import xxh32

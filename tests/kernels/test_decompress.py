@@ -11,6 +11,7 @@ import zstandard
 from tests.golden import corpus
 from tests.kernels import fuzz_codecs
 from tests.kernels.streams import KINDS, SIZES, bytes_at, open_streams, opened, refuses, sample, table_of
+from tidelog.columns import decode
 from tidelog.errors import DecompressedSizeError, DecompressionError, UnsupportedCompressionError
 from tidelog.kernels.bodies import open_bodies
 from tidelog.kernels.decompress import Decompressor
@@ -156,7 +157,7 @@ def test_batches_of_real_kafka_are_decompressed_as_the_readable_path_does() -> N
     for partition in corpus.undamaged_partitions("kafka-4.3/1-codecs"):
         log = partition.read()
         headers = scan_headers(log)
-        bodies = open_bodies(log, headers.rows, headers.positions)
+        bodies = open_bodies(log, headers)
         for (first, end, _), batch in zip(bodies.table.tolist(), read_batches(log), strict=True):
             if batch.codec in seen:
                 seen[batch.codec] += 1
@@ -187,8 +188,7 @@ def one_batch(codec_id: int, body: bytes) -> bytearray:
 
 
 def bodies_of(log: bytes, max_size: int = MIB) -> list[bytes]:
-    headers = scan_headers(log)
-    bodies = open_bodies(log, headers.rows, headers.positions, max_size=max_size)
+    bodies = open_bodies(log, scan_headers(log), max_size=max_size)
     return [bytes_at(first, end) for first, end, _ in bodies.table.tolist()]
 
 
@@ -200,17 +200,32 @@ def test_codecs_may_be_mixed_and_stored_bodies_stay_where_they_are() -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_the_readable_path_says_what_is_wrong(codec: Codec) -> None:
+def test_bodies_end_before_the_first_that_is_broken(codec: Codec) -> None:
     good = one_batch(codec, compress(codec, b"tide"))
-    with pytest.raises(DecompressionError, match=codec.codec_name):
-        bodies_of(bytes(good + one_batch(codec, b"not a stream")))
+    for bad in (one_batch(codec, b"not a stream"), one_batch(codec, compress(codec, bytes(2000)))):
+        log = bytes(good + bad + good)
+        bodies = open_bodies(log, scan_headers(log), max_size=1999)
+        assert bodies.broken == 1
+        assert len(bodies.table) == 1
+
+
+def test_of_several_broken_bodies_the_first_in_the_log_counts() -> None:
+    log = bytes(one_batch(Codec.ZSTD, b"not a stream") + one_batch(Codec.GZIP, b"not a stream"))
+    assert open_bodies(log, scan_headers(log)).broken == 0
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_the_readable_path_says_what_is_wrong(codec: Codec) -> None:
+    empty = BatchHeader(0, 0, -1, 2, 0, 0, 0, 0, 0, -1, -1, -1, 0).seal(b"")
+    with pytest.raises(DecompressionError, match=f"position [1-9].*{codec.codec_name}"):
+        list(decode(bytes(empty + one_batch(codec, b"not a stream"))))
     with pytest.raises(DecompressedSizeError):
-        bodies_of(bytes(good + one_batch(codec, compress(codec, bytes(2000)))), max_size=1999)
+        list(decode(bytes(empty + one_batch(codec, compress(codec, bytes(2000)))), max_decompressed=1999))
 
 
 def test_unknown_codecs_are_named() -> None:
-    with pytest.raises(UnsupportedCompressionError, match="codec id 6"):
-        bodies_of(bytes(one_batch(6, b"any")))
+    with pytest.raises(UnsupportedCompressionError, match="position 0: .*codec id 6"):
+        list(decode(bytes(one_batch(6, b"any"))))
 
 
 def test_a_table_with_gaps_is_taken_too() -> None:
