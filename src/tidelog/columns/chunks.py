@@ -84,10 +84,12 @@ def read_chunks(
     *,
     start: int = 0,
     end: int | None = None,
-    verify: bool = True,
+    verify: bool = False,
     chunk_size: int = DEFAULT_CHUNK_SIZE,
 ) -> Iterator[Chunk]:
     """The batches of a source between two positions, of which `start` must be that of a batch.
+
+    With `verify` checksums are compared; a decoder that is given the chunk does so by itself.
 
     A batch that is larger than a chunk gets a larger one. An incomplete batch at the end is left out. A length that
     no batch can have raises CorruptRecordError, once the batches before it have been delivered.

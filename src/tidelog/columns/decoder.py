@@ -19,7 +19,7 @@ from tidelog.columns.groups import Group, Stretch, groups_of
 from tidelog.columns.record_columns import BrokenBatch, RecordColumns
 from tidelog.columns.schema import CONSTANT_COLUMNS, TimestampUnit, schema_of
 from tidelog.errors import InvalidRequestError
-from tidelog.kernels.headers import HeaderScan, StopReason, scan_windows
+from tidelog.kernels.headers import HeaderScan, Seen, StopReason, check_headers, scan_windows
 from tidelog.records.batches import read_batches
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
 
@@ -83,7 +83,7 @@ class ColumnDecoder:
 
         `base_position` is where the buffer begins in its file; the `position` column counts from there.
         """
-        for scan in scan_windows(buffer, verify=self.verify):
+        for scan in scan_windows(buffer):
             yield from self.decode_scanned(buffer, scan, base_position=base_position)
             if scan.reason is StopReason.CORRUPT:  # the readable path says what is wrong at that place
                 next(read_batches(memoryview(buffer).cast("B"), scan.end))
@@ -91,9 +91,12 @@ class ColumnDecoder:
     def decode_scanned(self, buffer: Any, scan: HeaderScan, *, base_position: int = 0) -> Iterator[pa.RecordBatch]:
         """The records of those batches of `buffer` that a scan of it, or a selection of the scan, names.
 
-        What is wrong with a batch is raised once the records before it have been delivered.
+        What is wrong with a batch is raised once the records before it have been delivered. Checksums that the scan
+        did not compare are compared here, those of plain batches by the decoder itself.
         """
-        stretch = Stretch(buffer, base_position, self.max_decompressed)
+        stretch = Stretch(buffer, base_position, self.max_decompressed, self.verify)
+        if self.verify and scan.seen & (Seen.LEGACY | Seen.COMPRESSED):
+            scan = check_headers(buffer, scan)
         for run in scan.runs():
             first_wrong = run.first_wrong()
             if first_wrong != 0:

@@ -30,12 +30,13 @@ class Stretch(NamedTuple):
     buffer: Any
     base_position: int
     max_decompressed: int
+    verify: bool  # compare checksums that are not known yet
 
     def explain(self, scan: HeaderScan, index: int) -> NoReturn:
         """Let the readable path say what is wrong with a batch that the kernels refuse, and add the position."""
         try:
             batch = scan.batch_in(self.buffer, index)
-            if scan.checksums[index] == Checksum.WRONG:
+            if self.verify or scan.checksums[index] == Checksum.WRONG:
                 batch.ensure_valid()
             for _ in batch.records(self.max_decompressed):
                 pass
@@ -77,7 +78,8 @@ class BatchGroup(_GroupOfBatches):
 
     def decode(self, wanted: Set[str]) -> RecordColumns:
         """The columns of the records; BrokenBatch where one cannot be decoded."""
-        return decode_batch_records(self._scan.rows, self._bodies, self.length, wanted)
+        verify = self._stretch.verify and not self._scan.seen & Seen.CHECKED
+        return decode_batch_records(self._scan.rows, self._bodies, self.length, wanted, verify=verify)
 
     def batch_values(self, name: str) -> np.ndarray[Any, Any]:
         """One value a batch of a column that records have from their batch."""

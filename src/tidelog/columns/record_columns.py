@@ -79,12 +79,18 @@ class _Target:
         )
 
 
-def decode_batch_records(rows: Rows, bodies: Bodies, length: int, wanted: Set[str]) -> RecordColumns:
-    """Decode version 2 batches, given their header rows, their bodies, and how many records they claim to hold."""
+def decode_batch_records(
+    rows: Rows, bodies: Bodies, length: int, wanted: Set[str], *, verify: bool = False
+) -> RecordColumns:
+    """Decode version 2 batches, given their header rows, their bodies, and how many records they claim to hold.
+
+    With `verify` the checksums are compared on the way, which only works for bodies that were not compressed.
+    """
     if length * MIN_RECORD_SIZE > bodies.size:  # compare the claim before anything is allocated for it
         counts = rows["records_count"].astype(np.int64)
         raise BrokenBatch(int((counts * MIN_RECORD_SIZE > bodies.sizes).argmax()))
     target = _Target(length, bodies.size, wanted)
+    target.slots[Slot.VERIFY] = verify
     lists = _HeaderLists(target) if "headers" in wanted else None
     target.fill(decode, rows, bodies)
     return target.finish(lists and lists.gather())

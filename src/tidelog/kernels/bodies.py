@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidelog.kernels.buffers import address_of
-from tidelog.kernels.decode import BODY_SIZE, ROW_SIZE
+from tidelog.kernels.decode import BODY_WORDS, ROW_SIZE
 from tidelog.kernels.decompress import Decompressor
 from tidelog.kernels.headers import HeaderScan, Seen
-from tidelog.kernels.memory import SLACK, big_i32, load_i64, store_64
+from tidelog.kernels.memory import SLACK, big_i32, put_word, word_at
 from tidelog.kernels.runtime import kernel
 from tidelog.records.batch import BATCH_HEADER_SIZE, PREFIX_SIZE
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES, Codec
@@ -88,24 +88,27 @@ def locate(address: int, size: int, rows: int, positions: int, count: int, table
     total = 0
     tight = 0
     for index in range(count):
-        batch = address + load_i64(positions + 8 * index)
+        batch = address + word_at(positions, index)
         end = batch + PREFIX_SIZE + big_i32(rows + ROW_SIZE * index + 8)
-        store_64(table + BODY_SIZE * index, batch + BATCH_HEADER_SIZE)
-        store_64(table + BODY_SIZE * index + 8, end)
-        store_64(table + BODY_SIZE * index + 16, limit)
+        put_word(table, BODY_WORDS * index, batch + BATCH_HEADER_SIZE)
+        put_word(table, BODY_WORDS * index + 1, end)
+        put_word(table, BODY_WORDS * index + 2, limit)
         total += end - batch - BATCH_HEADER_SIZE
         tight += limit - end < SLACK
     return total, tight
 
 
 def _give_room(table: Int64Array) -> object:
-    """Move bodies that end too close to the end of readable memory. Gives back the memory they moved to."""
+    """Move bodies, and their headers with them, that end too close to the end of readable memory.
+
+    Gives back the memory they moved to.
+    """
     which = np.flatnonzero(table[:, 2] - table[:, 1] < SLACK)
-    sizes = table[which, 1] - table[which, 0]
+    sizes = table[which, 1] - table[which, 0] + BATCH_HEADER_SIZE
     room = np.empty(int(sizes.sum()) + SLACK, np.uint8)
     start = room.ctypes.data
     for index, size in zip(which.tolist(), sizes.tolist(), strict=True):
-        memmove(start, int(table[index, 0]), size)
-        table[index] = start, start + size, room.ctypes.data + room.size
+        memmove(start, int(table[index, 0]) - BATCH_HEADER_SIZE, size)
+        table[index] = start + BATCH_HEADER_SIZE, start + size, room.ctypes.data + room.size
         start += size
     return room

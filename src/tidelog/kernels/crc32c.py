@@ -1,18 +1,21 @@
 """CRC-32C at memory speed.
 
 x86 processors have an instruction for it that takes three cycles but can start every cycle, so three stretches of 256
-bytes are summed side by side and then joined. Joining means moving a checksum over 256 or 512 zero bytes, which is
-linear and therefore four table look-ups. Longer stretches would defeat the prefetcher.
+bytes are summed side by side and then joined. Longer stretches would defeat the prefetcher.
 
-Where the instruction is missing (another architecture, or a processor that numba was told to assume), tables for
+Joining means moving a checksum over the bytes that follow it. A checksum is a remainder of polynomials modulo P, and
+moving it over n bytes multiplies it by x^(8n) mod P: one carry-less multiplication by a constant, and one more CRC
+instruction that takes the product of 64 bits back to 32. That instruction multiplies by x^32 itself, and bits stand in
+reverse order, which costs one more x; hence the constant is x^(8n - 33).
+
+Where the instructions are missing (another architecture, or a processor that numba was told to assume), tables for
 eight bytes at a time do the same at a tenth of the speed. The choice follows the target that numba compiles for, not
-the machine: code for a target without the instruction would abort the process.
+the machine: code for a target without an instruction would abort the process.
 """
 
 from collections.abc import Callable
 from typing import Any, cast
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -23,32 +26,31 @@ from tidelog.kernels.crc_tables import byte_tables, crc_by_tables
 from tidelog.kernels.memory import load_i64, load_u8
 from tidelog.kernels.runtime import inner, kernel
 
-__all__ = ["crc32c", "crc32c_at", "has_crc_instruction"]
+__all__ = ["crc32c", "crc32c_at", "crc32c_portable", "has_crc_instruction"]
 
-_POLYNOMIAL = 0x82F63B78
+_POLYNOMIAL = 0x82F63B78  # P without its highest term, bits reversed
 _LANE = 256  # bytes of each of the three stretches
 
 
 def has_crc_instruction() -> bool:
-    """Whether kernels are compiled for a processor with the CRC-32C instruction."""
+    """Whether kernels are compiled for a processor with the instructions that this needs."""
     triple, _, features = cpu_target.target_context.codegen().magic_tuple()
-    return triple.startswith("x86_64") and "+sse4.2" in features.split(",")
+    return triple.startswith("x86_64") and {"+sse4.2", "+pclmul"} <= set(features.split(","))
 
 
-def _shift_tables(zeros: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """tables[k][b]: what byte k of a checksum, of value b, turns into after `zeros` zero bytes."""
-    values = (np.arange(256)[None, :] << (8 * np.arange(4)[:, None])).astype(np.int64)
-    for _ in range(zeros):
-        values = values >> 8 ^ _BYTES[0][values & 0xFF]
-    return values
+def _power_of_x(exponent: int) -> int:
+    """x^exponent mod P, bits reversed: the highest of 32 bits is x^0."""
+    power = 1 << 31
+    for _ in range(exponent):
+        power = power >> 1 ^ (_POLYNOMIAL if power & 1 else 0)
+    return power
 
 
-_BYTES = byte_tables(_POLYNOMIAL)
-_OVER_ONE = _shift_tables(_LANE)
-_OVER_TWO = _shift_tables(2 * _LANE)
+_OVER_ONE = _power_of_x(8 * _LANE - 33)
+_OVER_TWO = _power_of_x(8 * 2 * _LANE - 33)
 
 
-def _instruction(name: str, bits: int, word: int) -> Callable[[int, int], int]:
+def _crc_step(name: str, bits: int, word: int) -> Callable[[int, int], int]:
     @intrinsic
     def step(typing_context: Any, crc: Any, data: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -67,17 +69,25 @@ def _instruction(name: str, bits: int, word: int) -> Callable[[int, int], int]:
     return cast(Callable[[int, int], int], step)
 
 
-_crc_word = _instruction("llvm.x86.sse42.crc32.64.64", 64, 64)
-_crc_byte = _instruction("llvm.x86.sse42.crc32.32.8", 32, 8)
+_crc_word = _crc_step("llvm.x86.sse42.crc32.64.64", 64, 64)
+_crc_byte = _crc_step("llvm.x86.sse42.crc32.32.8", 32, 8)
 
 
-@inner
-def _join(first: int, second: int, third: int) -> int:
-    """The checksum of three stretches, one behind the other, from the checksums of each."""
-    crc = third
-    for byte in range(4):
-        crc ^= int(_OVER_TWO[byte, first >> 8 * byte & 0xFF]) ^ int(_OVER_ONE[byte, second >> 8 * byte & 0xFF])
-    return crc
+@intrinsic
+def _multiply_low(typing_context: Any, left: Any, right: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word, first = ir.IntType(64), ir.IntType(32)(0)
+        vector = ir.VectorType(word, 2)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(vector, [vector, vector, ir.IntType(8)]), "llvm.x86.pclmulqdq"
+        )
+        left, right = (builder.insert_element(ir.Constant(vector, [0, 0]), value, first) for value in arguments)
+        return builder.extract_element(builder.call(function, [left, right, ir.IntType(8)(0)]), first)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+_carryless = cast(Callable[[int, int], int], _multiply_low)  # the low 64 bits of a product of polynomials
 
 
 @inner
@@ -92,7 +102,7 @@ def _crc32c_by_instruction(address: int, size: int) -> int:
             second = _crc_word(second, load_i64(address + _LANE))
             third = _crc_word(third, load_i64(address + 2 * _LANE))
             address += 8
-        crc = _join(crc, second, third)
+        crc = _crc_word(0, _carryless(crc, _OVER_TWO) ^ _carryless(second, _OVER_ONE)) ^ third
         address += 2 * _LANE
     while end - address >= 8:
         crc = _crc_word(crc, load_i64(address))
@@ -101,6 +111,9 @@ def _crc32c_by_instruction(address: int, size: int) -> int:
         crc = _crc_byte(crc, load_u8(address))
         address += 1
     return crc ^ 0xFFFFFFFF
+
+
+_BYTES = byte_tables(_POLYNOMIAL)
 
 
 @inner
@@ -119,5 +132,5 @@ def crc32c(address: int, size: int) -> int:
 
 @kernel("int64(int64, int64)")
 def crc32c_portable(address: int, size: int) -> int:
-    """The same by tables, which a processor without the instruction uses for everything."""
+    """The same by tables, which a processor without the instructions uses for everything."""
     return _crc32c_by_tables(address, size)

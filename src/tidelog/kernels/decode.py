@@ -12,27 +12,31 @@ The kernel says which batch is broken and no more. `tidelog.records` reads that 
 
 from enum import IntEnum, auto
 
+from tidelog.kernels.crc32c import crc32c_at
 from tidelog.kernels.memory import (
     big_i32,
     big_i64,
+    big_u32,
     copy_roomy,
     copy_wide,
-    little_i32,
-    load_i64,
+    int32_at,
     load_u8,
     opaque,
+    put_int32,
+    put_word,
     store_8,
-    store_32,
-    store_64,
+    word_at,
 )
 from tidelog.kernels.runtime import inner, kernel
 from tidelog.kernels.varint import read_varint, varint_at, varlong_at
+from tidelog.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER_SIZE
 
-__all__ = ["ALL_DECODED", "BODY_SIZE", "ROW_SIZE", "Slot", "decode", "gather_headers"]
+__all__ = ["ALL_DECODED", "BODY_WORDS", "ROW_SIZE", "Slot", "decode", "gather_headers"]
 
-BODY_SIZE = 24  # a row of the table of bodies: first address, end, end of readable memory
+BODY_WORDS = 3  # of the table of bodies: first address, end, end of readable memory
 ROW_SIZE = 64  # a row of the table of headers
 ALL_DECODED = -1
+_UNDER_CRC = BATCH_HEADER_SIZE - ATTRIBUTES_POSITION  # bytes of a header that the checksum covers
 
 
 class Slot(IntEnum):
@@ -49,6 +53,7 @@ class Slot(IntEnum):
     HEADER_OFFSETS = auto()  # 0 where headers are not wanted: int32, headers before each record
     HEADER_PLACES = auto()  # two addresses: each record's first header, and its end
     HEADER_VALIDITY = auto()  # of the lists: a record without headers
+    VERIFY = auto()  # 1: compare the checksums, for which the 61 bytes before each body must be its header
     ROWS = auto()
     KEY_BYTES = auto()
     KEY_NULLS = auto()
@@ -59,26 +64,27 @@ class Slot(IntEnum):
     RECORDS_WITH_HEADERS = auto()
 
 
-# Kernels take plain numbers: byte positions of the words.
-OFFSETS = 8 * Slot.OFFSETS.value
-TIMESTAMPS = 8 * Slot.TIMESTAMPS.value
-KEY_OFFSETS = 8 * Slot.KEY_OFFSETS.value
-KEY_DATA = 8 * Slot.KEY_DATA.value
-KEY_VALIDITY = 8 * Slot.KEY_VALIDITY.value
-VALUE_OFFSETS = 8 * Slot.VALUE_OFFSETS.value
-VALUE_DATA = 8 * Slot.VALUE_DATA.value
-VALUE_VALIDITY = 8 * Slot.VALUE_VALIDITY.value
-HEADER_OFFSETS = 8 * Slot.HEADER_OFFSETS.value
-HEADER_PLACES = 8 * Slot.HEADER_PLACES.value
-HEADER_VALIDITY = 8 * Slot.HEADER_VALIDITY.value
-ROWS = 8 * Slot.ROWS.value
-KEY_BYTES = 8 * Slot.KEY_BYTES.value
-KEY_NULLS = 8 * Slot.KEY_NULLS.value
-VALUE_BYTES = 8 * Slot.VALUE_BYTES.value
-VALUE_NULLS = 8 * Slot.VALUE_NULLS.value
-HEADER_COUNT = 8 * Slot.HEADER_COUNT.value
-HEADER_BYTES = 8 * Slot.HEADER_BYTES.value
-RECORDS_WITH_HEADERS = 8 * Slot.RECORDS_WITH_HEADERS.value
+# Kernels take plain numbers.
+OFFSETS = Slot.OFFSETS.value
+TIMESTAMPS = Slot.TIMESTAMPS.value
+KEY_OFFSETS = Slot.KEY_OFFSETS.value
+KEY_DATA = Slot.KEY_DATA.value
+KEY_VALIDITY = Slot.KEY_VALIDITY.value
+VALUE_OFFSETS = Slot.VALUE_OFFSETS.value
+VALUE_DATA = Slot.VALUE_DATA.value
+VALUE_VALIDITY = Slot.VALUE_VALIDITY.value
+HEADER_OFFSETS = Slot.HEADER_OFFSETS.value
+HEADER_PLACES = Slot.HEADER_PLACES.value
+HEADER_VALIDITY = Slot.HEADER_VALIDITY.value
+VERIFY = Slot.VERIFY.value
+ROWS = Slot.ROWS.value
+KEY_BYTES = Slot.KEY_BYTES.value
+KEY_NULLS = Slot.KEY_NULLS.value
+VALUE_BYTES = Slot.VALUE_BYTES.value
+VALUE_NULLS = Slot.VALUE_NULLS.value
+HEADER_COUNT = Slot.HEADER_COUNT.value
+HEADER_BYTES = Slot.HEADER_BYTES.value
+RECORDS_WITH_HEADERS = Slot.RECORDS_WITH_HEADERS.value
 
 
 @inner
@@ -111,17 +117,18 @@ def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
     SLACK bytes behind each body may be read, so a field is read first and compared with the record's end afterwards,
     before the next one is read: a broken one stands beyond every end.
     """
-    offsets = load_i64(slots + OFFSETS)
-    timestamps = load_i64(slots + TIMESTAMPS)
-    key_offsets = load_i64(slots + KEY_OFFSETS)
-    key_data = load_i64(slots + KEY_DATA)
-    key_validity = load_i64(slots + KEY_VALIDITY)
-    value_offsets = load_i64(slots + VALUE_OFFSETS)
-    value_data = load_i64(slots + VALUE_DATA)
-    value_validity = load_i64(slots + VALUE_VALIDITY)
-    header_offsets = load_i64(slots + HEADER_OFFSETS)
-    header_places = load_i64(slots + HEADER_PLACES)
-    header_validity = load_i64(slots + HEADER_VALIDITY)
+    offsets = word_at(slots, OFFSETS)
+    timestamps = word_at(slots, TIMESTAMPS)
+    key_offsets = word_at(slots, KEY_OFFSETS)
+    key_data = word_at(slots, KEY_DATA)
+    key_validity = word_at(slots, KEY_VALIDITY)
+    value_offsets = word_at(slots, VALUE_OFFSETS)
+    value_data = word_at(slots, VALUE_DATA)
+    value_validity = word_at(slots, VALUE_VALIDITY)
+    header_offsets = word_at(slots, HEADER_OFFSETS)
+    header_places = word_at(slots, HEADER_PLACES)
+    header_validity = word_at(slots, HEADER_VALIDITY)
+    verify = word_at(slots, VERIFY)
     row = 0
     key_bytes = 0
     key_nulls = 0
@@ -132,8 +139,8 @@ def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
     records_with_headers = 0
     for batch in range(batches):
         header = headers + batch * ROW_SIZE
-        address = load_i64(bodies + batch * BODY_SIZE)
-        end = load_i64(bodies + batch * BODY_SIZE + 8)
+        address = word_at(bodies, BODY_WORDS * batch)
+        end = word_at(bodies, BODY_WORDS * batch + 1)
         base_offset = big_i64(header)
         # A record's time is base + delta, or, where the broker set it, the batch's largest for all of them.
         is_append_time = load_u8(header + 22) & 8
@@ -141,6 +148,9 @@ def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
         timestamp_mask = 0 if is_append_time else -1
         count = big_i32(header + 57)
         if count < 0:
+            return batch
+        # Here and not in a pass of its own: the records are then walked while they are in the nearest cache.
+        if verify and crc32c_at(address - _UNDER_CRC, end - address + _UNDER_CRC) != big_u32(header + 17):
             return batch
         for _ in range(count):
             size, address = varint_at(address)
@@ -154,11 +164,11 @@ def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
             delta, address = varlong_at(address + 1)
             if address > record_end:
                 return batch
-            store_64(timestamps + 8 * row, base_timestamp + (delta & timestamp_mask))
+            put_word(timestamps, row, base_timestamp + (delta & timestamp_mask))
             delta, address = varint_at(address)
             if address > record_end:
                 return batch
-            store_64(offsets + 8 * row, base_offset + delta)
+            put_word(offsets, row, base_offset + delta)
             size, address = varint_at(address)
             if size > record_end - address:
                 return batch
@@ -169,7 +179,7 @@ def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
                 else:
                     clear_bit(key_validity, row)
                     key_nulls += 1
-                store_32(key_offsets + 4 * row + 4, key_bytes)
+                put_int32(key_offsets, row + 1, key_bytes)
             size, address = varint_at(address + (size & ~(size >> 63)))  # a null takes no bytes
             if size > record_end - address:
                 return batch
@@ -180,11 +190,11 @@ def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
                 else:
                     clear_bit(value_validity, row)
                     value_nulls += 1
-                store_32(value_offsets + 4 * row + 4, value_bytes)
+                put_int32(value_offsets, row + 1, value_bytes)
             size, address = varint_at(address + (size & ~(size >> 63)))
             if header_offsets:
-                store_64(header_places + 16 * row, address)
-                store_64(header_places + 16 * row + 8, record_end)
+                put_word(header_places, 2 * row, address)
+                put_word(header_places, 2 * row + 1, record_end)
                 if size:
                     header_bytes += record_end - address
                     records_with_headers += 1
@@ -196,19 +206,19 @@ def decode(headers: int, bodies: int, batches: int, slots: int) -> int:
             if address != record_end:
                 return batch
             if header_offsets:
-                store_32(header_offsets + 4 * row + 4, header_count)
+                put_int32(header_offsets, row + 1, header_count)
             address = next_record
             row += 1
         if count != 0 and address != end:  # the body of an empty batch is not looked at
             return batch
-    store_64(slots + ROWS, row)
-    store_64(slots + KEY_BYTES, key_bytes)
-    store_64(slots + KEY_NULLS, key_nulls)
-    store_64(slots + VALUE_BYTES, value_bytes)
-    store_64(slots + VALUE_NULLS, value_nulls)
-    store_64(slots + HEADER_COUNT, header_count)
-    store_64(slots + HEADER_BYTES, header_bytes)
-    store_64(slots + RECORDS_WITH_HEADERS, records_with_headers)
+    put_word(slots, ROWS, row)
+    put_word(slots, KEY_BYTES, key_bytes)
+    put_word(slots, KEY_NULLS, key_nulls)
+    put_word(slots, VALUE_BYTES, value_bytes)
+    put_word(slots, VALUE_NULLS, value_nulls)
+    put_word(slots, HEADER_COUNT, header_count)
+    put_word(slots, HEADER_BYTES, header_bytes)
+    put_word(slots, RECORDS_WITH_HEADERS, records_with_headers)
     return ALL_DECODED
 
 
@@ -230,12 +240,12 @@ def gather_headers(
     value_bytes = 0
     value_nulls = 0
     high_bits = 0
-    last = little_i32(list_offsets)
+    last = int32_at(list_offsets, 0)
     for row in range(rows):
         first = last
-        last = little_i32(list_offsets + 4 * row + 4)
-        address = load_i64(places + 16 * row)
-        end = load_i64(places + 16 * row + 8)
+        last = int32_at(list_offsets, row + 1)
+        address = word_at(places, 2 * row)
+        end = word_at(places, 2 * row + 1)
         for _ in range(last - first):
             size, address = read_varint(address, end)
             for index in range(size):
@@ -252,6 +262,6 @@ def gather_headers(
                 clear_bit(value_validity, header)
                 value_nulls += 1
             header += 1
-            store_32(key_offsets + 4 * header, key_bytes)
-            store_32(value_offsets + 4 * header, value_bytes)
+            put_int32(key_offsets, header, key_bytes)
+            put_int32(value_offsets, header, value_bytes)
     return key_bytes, value_bytes, value_nulls, high_bits & 0x80

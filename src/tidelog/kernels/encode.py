@@ -12,14 +12,14 @@ from enum import IntEnum, auto
 from tidelog.kernels.crc32c import crc32c_at
 from tidelog.kernels.memory import (
     copy_wide,
-    little_i32,
-    load_i64,
+    int32_at,
     load_u8,
     put_big_16,
     put_big_32,
     put_big_64,
+    put_word,
     store_8,
-    store_64,
+    word_at,
 )
 from tidelog.kernels.runtime import inlined, inner, kernel
 from tidelog.kernels.varint import fold, put_folded, size_of_folded
@@ -60,27 +60,27 @@ class Input(IntEnum):
     WORDS = auto()  # how many there are
 
 
-# Kernels take plain numbers: byte positions of the words.
-_ROWS = 8 * Input.ROWS.value
-_KEY = 8 * Input.KEY.value
-_VALUE = 8 * Input.VALUE.value
-_HEADER_KEY = 8 * Input.HEADER_KEY.value
-_HEADER_VALUE = 8 * Input.HEADER_VALUE.value
-_HEADER_LISTS = 8 * Input.HEADER_LISTS.value
-_HEADER_VALIDITY = 8 * Input.HEADER_VALIDITY.value
-_HEADER_FIRST_BIT = 8 * Input.HEADER_FIRST_BIT.value
-_TIMESTAMPS = 8 * Input.TIMESTAMPS.value
-_TARGET = 8 * Input.TARGET.value
-_CAPACITY = 8 * Input.CAPACITY.value
-_CUTS = 8 * Input.CUTS.value
-_MAX_CUTS = 8 * Input.MAX_CUTS.value
-_BATCH_SIZE = 8 * Input.BATCH_SIZE.value
-_BASE_OFFSET = 8 * Input.BASE_OFFSET.value
-_LEADER_EPOCH = 8 * Input.LEADER_EPOCH.value
-_PRODUCER_ID = 8 * Input.PRODUCER_ID.value
-_PRODUCER_EPOCH = 8 * Input.PRODUCER_EPOCH.value
-_BASE_SEQUENCE = 8 * Input.BASE_SEQUENCE.value
-_ATTRIBUTES = 8 * Input.ATTRIBUTES.value
+# Kernels take plain numbers.
+_ROWS = Input.ROWS.value
+_KEY = Input.KEY.value
+_VALUE = Input.VALUE.value
+_HEADER_KEY = Input.HEADER_KEY.value
+_HEADER_VALUE = Input.HEADER_VALUE.value
+_HEADER_LISTS = Input.HEADER_LISTS.value
+_HEADER_VALIDITY = Input.HEADER_VALIDITY.value
+_HEADER_FIRST_BIT = Input.HEADER_FIRST_BIT.value
+_TIMESTAMPS = Input.TIMESTAMPS.value
+_TARGET = Input.TARGET.value
+_CAPACITY = Input.CAPACITY.value
+_CUTS = Input.CUTS.value
+_MAX_CUTS = Input.MAX_CUTS.value
+_BATCH_SIZE = Input.BATCH_SIZE.value
+_BASE_OFFSET = Input.BASE_OFFSET.value
+_LEADER_EPOCH = Input.LEADER_EPOCH.value
+_PRODUCER_ID = Input.PRODUCER_ID.value
+_PRODUCER_EPOCH = Input.PRODUCER_EPOCH.value
+_BASE_SEQUENCE = Input.BASE_SEQUENCE.value
+_ATTRIBUTES = Input.ATTRIBUTES.value
 
 
 @inlined
@@ -89,12 +89,12 @@ def _is_valid(validity: int, bit: int) -> bool:
 
 
 @inlined
-def _size_of(column: int, row: int) -> int:
+def _size_of(words: int, column: int, row: int) -> int:
     """Bytes of a field, -1 for null. A column that is absent is null everywhere."""
-    offsets = load_i64(column)
-    if offsets == 0 or not _is_valid(load_i64(column + 24), load_i64(column + 32) + row):
+    offsets = word_at(words, column)
+    if offsets == 0 or not _is_valid(word_at(words, column + 3), word_at(words, column + 4) + row):
         return -1
-    return little_i32(offsets + 4 * row + 4) - little_i32(offsets + 4 * row)
+    return int32_at(offsets, row + 1) - int32_at(offsets, row)
 
 
 @inlined
@@ -104,13 +104,13 @@ def _written_size(size: int) -> int:
 
 
 @inlined
-def _put_field(address: int, column: int, row: int, size: int) -> int:
+def _put_field(address: int, words: int, column: int, row: int, size: int) -> int:
     if size < 0:
         store_8(address, _NULL)
         return address + 1
     address = put_folded(address, size << 1)
-    data = load_i64(column + 8) + little_i32(load_i64(column) + 4 * row)
-    copy_wide(address, data, size, load_i64(column + 16))
+    data = word_at(words, column + 1) + int32_at(word_at(words, column), row)
+    copy_wide(address, data, size, word_at(words, column + 2))
     return address + size
 
 
@@ -118,34 +118,34 @@ def _put_field(address: int, column: int, row: int, size: int) -> int:
 def _headers_size(words: int, first: int, last: int) -> int:
     total = 0
     for header in range(first, last):
-        total += _written_size(_size_of(words + _HEADER_KEY, header))
-        total += _written_size(_size_of(words + _HEADER_VALUE, header))
+        total += _written_size(_size_of(words, _HEADER_KEY, header))
+        total += _written_size(_size_of(words, _HEADER_VALUE, header))
     return total
 
 
 @inner
 def _put_headers(address: int, words: int, first: int, last: int) -> int:
     for header in range(first, last):
-        address = _put_field(address, words + _HEADER_KEY, header, _size_of(words + _HEADER_KEY, header))
-        address = _put_field(address, words + _HEADER_VALUE, header, _size_of(words + _HEADER_VALUE, header))
+        address = _put_field(address, words, _HEADER_KEY, header, _size_of(words, _HEADER_KEY, header))
+        address = _put_field(address, words, _HEADER_VALUE, header, _size_of(words, _HEADER_VALUE, header))
     return address
 
 
 @inner
 def _seal(batch: int, size: int, words: int, first_row: int, count: int, base_time: int, max_time: int) -> None:
     """Write the header of a batch in front of its records."""
-    base_offset = load_i64(words + _BASE_OFFSET)
+    base_offset = word_at(words, _BASE_OFFSET)
     put_big_64(batch, 0 if base_offset < 0 else base_offset + first_row)
     put_big_32(batch + 8, size - 12)
-    put_big_32(batch + 12, load_i64(words + _LEADER_EPOCH))
+    put_big_32(batch + 12, word_at(words, _LEADER_EPOCH))
     store_8(batch + 16, 2)
-    put_big_16(batch + 21, load_i64(words + _ATTRIBUTES))
+    put_big_16(batch + 21, word_at(words, _ATTRIBUTES))
     put_big_32(batch + 23, count - 1)
     put_big_64(batch + 27, base_time)
     put_big_64(batch + 35, max_time)
-    put_big_64(batch + 43, load_i64(words + _PRODUCER_ID))
-    put_big_16(batch + 51, load_i64(words + _PRODUCER_EPOCH))
-    base_sequence = load_i64(words + _BASE_SEQUENCE)
+    put_big_64(batch + 43, word_at(words, _PRODUCER_ID))
+    put_big_16(batch + 51, word_at(words, _PRODUCER_EPOCH))
+    base_sequence = word_at(words, _BASE_SEQUENCE)
     put_big_32(batch + 53, base_sequence if base_sequence < 0 else base_sequence + first_row & 0x7FFFFFFF)
     put_big_32(batch + 57, count)
     put_big_32(batch + 17, crc32c_at(batch + 21, size - 21))
@@ -158,29 +158,29 @@ def encode(words: int, row: int) -> tuple[int, int, int]:
     Gives back the first row not encoded (all of a batch or none of it), the bytes written and the batches made; the
     row is TOO_LARGE where a record does not fit a batch of any size.
     """
-    rows = load_i64(words + _ROWS)
-    lists = load_i64(words + _HEADER_LISTS)
-    timestamps = load_i64(words + _TIMESTAMPS)
-    target = load_i64(words + _TARGET)
-    capacity = load_i64(words + _CAPACITY)
+    rows = word_at(words, _ROWS)
+    lists = word_at(words, _HEADER_LISTS)
+    timestamps = word_at(words, _TIMESTAMPS)
+    target = word_at(words, _TARGET)
+    capacity = word_at(words, _CAPACITY)
     position = 0
     cuts = 0
-    while row < rows and cuts < load_i64(words + _MAX_CUTS):
+    while row < rows and cuts < word_at(words, _MAX_CUTS):
         first_row = row
         size = BATCH_HEADER_SIZE
-        limit = load_i64(words + _BATCH_SIZE)
-        base_time = load_i64(timestamps + 8 * row)
+        limit = word_at(words, _BATCH_SIZE)
+        base_time = word_at(timestamps, row)
         max_time = -1
         is_full = False
         while row < rows:
-            time = load_i64(timestamps + 8 * row)
-            key_size = _size_of(words + _KEY, row)
-            value_size = _size_of(words + _VALUE, row)
+            time = word_at(timestamps, row)
+            key_size = _size_of(words, _KEY, row)
+            value_size = _size_of(words, _VALUE, row)
             first_header = 0
             last_header = 0
-            if lists and _is_valid(load_i64(words + _HEADER_VALIDITY), load_i64(words + _HEADER_FIRST_BIT) + row):
-                first_header = little_i32(lists + 4 * row)
-                last_header = little_i32(lists + 4 * row + 4)
+            if lists and _is_valid(word_at(words, _HEADER_VALIDITY), word_at(words, _HEADER_FIRST_BIT) + row):
+                first_header = int32_at(lists, row)
+                last_header = int32_at(lists, row + 1)
             payload = (
                 _written_size(key_size) + _written_size(value_size) + size_of_folded(last_header - first_header << 1)
             )
@@ -203,8 +203,8 @@ def encode(words: int, row: int) -> tuple[int, int, int]:
             store_8(address, 0)
             address = put_folded(address + 1, time_delta)
             address = put_folded(address, offset_delta)
-            address = _put_field(address, words + _KEY, row, key_size)
-            address = _put_field(address, words + _VALUE, row, value_size)
+            address = _put_field(address, words, _KEY, row, key_size)
+            address = _put_field(address, words, _VALUE, row, value_size)
             address = put_folded(address, last_header - first_header << 1)
             if last_header > first_header:
                 _put_headers(address, words, first_header, last_header)
@@ -214,10 +214,9 @@ def encode(words: int, row: int) -> tuple[int, int, int]:
         if is_full:  # the caller comes again with another target, from the first row of this batch
             return first_row, position, cuts
         _seal(target + position, size, words, first_row, row - first_row, base_time, max_time)
-        cut = load_i64(words + _CUTS) + 8 * CUT_WORDS * cuts
-        store_64(cut, position)
-        store_64(cut + 8, size)
-        store_64(cut + 16, row - first_row)
+        put_word(word_at(words, _CUTS), CUT_WORDS * cuts, position)
+        put_word(word_at(words, _CUTS), CUT_WORDS * cuts + 1, size)
+        put_word(word_at(words, _CUTS), CUT_WORDS * cuts + 2, row - first_row)
         position += size
         cuts += 1
     return row, position, cuts

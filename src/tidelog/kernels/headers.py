@@ -15,13 +15,23 @@ from tidelog.kernels.buffers import address_of
 from tidelog.kernels.crc32 import crc32_at
 from tidelog.kernels.crc32c import crc32c_at
 from tidelog.kernels.decode import ROW_SIZE
-from tidelog.kernels.memory import big_i32, big_u32, copy_bytes, load_i64, load_u8, store_8, store_64
+from tidelog.kernels.memory import big_i32, big_u32, copy_bytes, load_u8, put_word, store_8, word_at
 from tidelog.kernels.runtime import kernel
 from tidelog.records.batch import BATCH_HEADER_SIZE
 from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC, Batch, batch_of
 from tidelog.records.legacy import MIN_MESSAGE_SIZE
 
-__all__ = ["BATCH_ROW", "LEGACY_ROW", "Checksum", "HeaderScan", "Seen", "StopReason", "scan_headers", "scan_windows"]
+__all__ = [
+    "BATCH_ROW",
+    "LEGACY_ROW",
+    "Checksum",
+    "HeaderScan",
+    "Seen",
+    "StopReason",
+    "check_headers",
+    "scan_headers",
+    "scan_windows",
+]
 
 DEFAULT_WINDOW_SIZE = 8 << 20
 
@@ -78,7 +88,8 @@ class Seen(IntFlag):
 
     LEGACY = 1
     COMPRESSED = 2  # version 2 batches only
-    WRONG_CHECKSUM = 4
+    CHECKED = 4  # the checksums were compared
+    WRONG_CHECKSUM = 8  # or a batch too small to have one
 
 
 class HeaderScan(NamedTuple):
@@ -144,18 +155,16 @@ class HeaderScan(NamedTuple):
 # Kernels take plain numbers.
 _UNKNOWN, _RIGHT, _WRONG = (int(value) for value in Checksum)
 _END, _FULL, _CORRUPT = (int(value) for value in StopReason)
-_LEGACY, _COMPRESSED, _WRONG_CHECKSUM = (int(value) for value in Seen)
+_LEGACY, _COMPRESSED, _CHECKED, _WRONG_CHECKSUM = (int(value) for value in Seen)
 
 
-@kernel("UniTuple(int64, 5)(int64, int64, int64, int64, int64, int64, int64)")
+@kernel("UniTuple(int64, 5)(int64, int64, int64, int64, int64, int64)")
 def scan(
-    address: int, size: int, rows: int, positions: int, checksums: int, capacity: int, verify: int
+    address: int, size: int, rows: int, positions: int, checksums: int, capacity: int
 ) -> tuple[int, int, int, int, int]:
     """Scan `size` bytes into tables of `capacity` rows.
 
     Gives back how many were filled, where the scan ended, why, what it met, and how many records the headers promise.
-
-    Checksums of legacy entries stay unknown; `check_messages` sees to them.
     """
     position = 0
     found = 0
@@ -172,21 +181,18 @@ def scan(
         if found == capacity:
             return found, position, _FULL, seen, records
         copy_bytes(rows + found * ROW_SIZE, batch, min(batch_size, BATCH_HEADER_SIZE))
-        store_64(positions + 8 * found, position)
+        put_word(positions, found, position)
         checksum = _UNKNOWN
         magic = load_u8(batch + 16)
         if magic < 2 or magic >= 128:  # as a signed byte, below 2
             seen |= _LEGACY
         elif batch_size < BATCH_HEADER_SIZE:
             checksum = _WRONG
+            seen |= _WRONG_CHECKSUM
         else:
             records += max(big_i32(batch + 57), 0)
             if load_u8(batch + 22) & 7:
                 seen |= _COMPRESSED
-            if verify:
-                checksum = _RIGHT if crc32c_at(batch + 21, batch_size - 21) == big_u32(batch + 17) else _WRONG
-        if checksum == _WRONG:
-            seen |= _WRONG_CHECKSUM
         store_8(checksums + found, checksum)
         position += batch_size
         found += 1
@@ -194,11 +200,25 @@ def scan(
 
 
 @kernel("int64(int64, int64, int64, int64)")
-def check_messages(address: int, positions: int, checksums: int, count: int) -> int:
-    """Compute the checksums of the legacy entries among `count` batches; how many are wrong."""
+def check_batches(address: int, positions: int, checksums: int, count: int) -> int:
+    """Compare the checksums of the version 2 batches among `count` batches; how many are wrong."""
     wrong = 0
     for index in range(count):
-        entry = address + load_i64(positions + 8 * index)
+        batch = address + word_at(positions, index)
+        size = big_i32(batch + 8) + 12
+        if 2 <= load_u8(batch + 16) < 128 and size >= BATCH_HEADER_SIZE:
+            is_right = crc32c_at(batch + 21, size - 21) == big_u32(batch + 17)
+            store_8(checksums + index, _RIGHT if is_right else _WRONG)
+            wrong += not is_right
+    return wrong
+
+
+@kernel("int64(int64, int64, int64, int64)")
+def check_messages(address: int, positions: int, checksums: int, count: int) -> int:
+    """Compare the checksums of the legacy entries among `count` batches; how many are wrong."""
+    wrong = 0
+    for index in range(count):
+        entry = address + word_at(positions, index)
         magic = load_u8(entry + 16)
         if magic < 2 or magic >= 128:
             size = big_i32(entry + 8) + 12
@@ -221,15 +241,11 @@ def scan_headers(buffer: Any, *, verify: bool = False, max_batches: int | None =
         memory = np.empty(capacity * (ROW_SIZE + 8 + 1), np.uint8)
         start = memory.ctypes.data
         positions, checksums = ROW_SIZE * capacity, (ROW_SIZE + 8) * capacity
-        found, end, reason, seen, records = scan(
-            address, size, start, start + positions, start + checksums, capacity, int(verify)
-        )
+        found, end, reason, seen, records = scan(address, size, start, start + positions, start + checksums, capacity)
         if reason != _FULL or capacity == limit:
             break
         capacity = min(limit, capacity * 8)
-    if verify and seen & _LEGACY and check_messages(address, start + positions, start + checksums, found):
-        seen |= _WRONG_CHECKSUM
-    return HeaderScan(
+    result = HeaderScan(
         rows=memory[: ROW_SIZE * found].view(BATCH_ROW),
         positions=memory[positions : positions + 8 * found].view(np.int64),
         checksums=memory[checksums : checksums + found],
@@ -238,6 +254,21 @@ def scan_headers(buffer: Any, *, verify: bool = False, max_batches: int | None =
         seen=Seen(seen),
         records=records,
     )
+    return check_headers(buffer, result) if verify else result
+
+
+def check_headers(buffer: Any, scan: HeaderScan) -> HeaderScan:
+    """The same scan of `buffer` with every checksum compared, unless that has been done."""
+    if scan.seen & Seen.CHECKED:
+        return scan
+    address, _ = address_of(buffer)
+    positions, checksums = np.ascontiguousarray(scan.positions), scan.checksums.copy()
+    arguments = address, positions.ctypes.data, checksums.ctypes.data, len(positions)
+    wrong = check_batches(*arguments)
+    if scan.seen & Seen.LEGACY:
+        wrong += check_messages(*arguments)
+    seen = scan.seen | Seen.CHECKED | (Seen.WRONG_CHECKSUM if wrong else Seen(0))
+    return scan._replace(checksums=checksums, seen=seen)
 
 
 def scan_windows(buffer: Any, *, verify: bool = False, window_size: int = DEFAULT_WINDOW_SIZE) -> Iterator[HeaderScan]:

@@ -1,7 +1,8 @@
 """Memory by address, for kernels.
 
 Every address, size and value is an int64: mixing signed and unsigned 64-bit numbers would silently give floats.
-Narrow loads are zero-extended, narrow stores truncate, `big_*` read and write in the order of the wire.
+Narrow loads are zero-extended where their name says u, narrow stores truncate, `big_*` read and write in the order of
+the wire.
 Nothing here checks bounds; each kernel compares a length with what is left before it comes here.
 """
 
@@ -24,7 +25,7 @@ __all__ = [
     "copy_bytes",
     "copy_roomy",
     "copy_wide",
-    "little_i32",
+    "int32_at",
     "little_u16",
     "little_u32",
     "load_i64",
@@ -33,10 +34,13 @@ __all__ = [
     "put_big_16",
     "put_big_32",
     "put_big_64",
+    "put_int32",
+    "put_word",
     "store_16",
     "store_32",
     "store_64",
     "store_8",
+    "word_at",
 ]
 
 _WORD = ir.IntType(64)
@@ -63,6 +67,37 @@ def _load(bits: int, *, swap: bool = False, signed: bool = False) -> Callable[[i
     return cast(Callable[[int], int], load)
 
 
+def _element(builder: Any, base: Any, index: Any, bits: int) -> Any:
+    return builder.gep(_pointer(builder, base, bits), [index])
+
+
+def _load_element(bits: int) -> Callable[[int, int], int]:
+    @intrinsic
+    def load(typing_context: Any, base: Any, index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            value = builder.load(_element(builder, arguments[0], arguments[1], bits))
+            value.align = 1
+            return value if bits == 64 else builder.sext(value, _WORD)
+
+        return types.int64(types.int64, types.int64), generate
+
+    return cast(Callable[[int, int], int], load)
+
+
+def _store_element(bits: int) -> Callable[[int, int, int], None]:
+    @intrinsic
+    def store(typing_context: Any, base: Any, index: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            base, index, value = arguments
+            narrow = value if bits == 64 else builder.trunc(value, ir.IntType(bits))
+            builder.store(narrow, _element(builder, base, index, bits)).align = 1
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64), generate
+
+    return cast(Callable[[int, int, int], None], store)
+
+
 def _store(bits: int, *, swap: bool = False) -> Callable[[int, int], None]:
     @intrinsic
     def store(typing_context: Any, address: Any, value: Any) -> Any:
@@ -81,12 +116,18 @@ def _store(bits: int, *, swap: bool = False) -> Callable[[int, int], None]:
 load_u8 = _load(8)
 little_u16 = _load(16)
 little_u32 = _load(32)
-little_i32 = _load(32, signed=True)
 load_i64 = _load(64)  # native order, which is little-endian wherever numba runs
 big_i16 = _load(16, swap=True, signed=True)
 big_i32 = _load(32, swap=True, signed=True)
 big_u32 = _load(32, swap=True)
 big_i64 = _load(64, swap=True)
+
+# Elements of arrays: int64 words and int32s, by address of the array and index. One call instead of a multiplication,
+# an addition and a load: it reads better and compiles faster.
+word_at = _load_element(64)
+int32_at = _load_element(32)
+put_word = _store_element(64)
+put_int32 = _store_element(32)
 
 store_8 = _store(8)
 store_16 = _store(16)

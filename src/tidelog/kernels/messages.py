@@ -13,7 +13,7 @@ from tidelog.kernels.bodies import Bodies, Int64Array
 from tidelog.kernels.buffers import address_of
 from tidelog.kernels.decode import (
     ALL_DECODED,
-    BODY_SIZE,
+    BODY_WORDS,
     KEY_BYTES,
     KEY_DATA,
     KEY_NULLS,
@@ -31,7 +31,7 @@ from tidelog.kernels.decode import (
     clear_bit,
 )
 from tidelog.kernels.headers import HeaderScan
-from tidelog.kernels.memory import big_i32, big_i64, copy_wide, load_i64, load_u8, store_32, store_64
+from tidelog.kernels.memory import big_i32, big_i64, copy_wide, load_u8, put_int32, put_word, word_at
 from tidelog.kernels.runtime import inner, kernel
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
 from tidelog.records.legacy import MIN_MESSAGE_SIZE
@@ -48,8 +48,8 @@ def count_messages(bodies: int, sets: int, counts: int) -> int:
     A message that is cut off ends its set, as in Kafka.
     """
     for index in range(sets):
-        address = load_i64(bodies + index * BODY_SIZE)
-        end = load_i64(bodies + index * BODY_SIZE + 8)
+        address = word_at(bodies, BODY_WORDS * index)
+        end = word_at(bodies, BODY_WORDS * index + 1)
         count = 0
         while end - address >= _PREFIX:
             size = big_i32(address + 8)
@@ -59,7 +59,7 @@ def count_messages(bodies: int, sets: int, counts: int) -> int:
                 break
             address += _PREFIX + size
             count += 1
-        store_64(counts + 8 * index, count)
+        put_word(counts, index, count)
     return ALL_DECODED
 
 
@@ -76,8 +76,8 @@ def _last_offset(address: int, end: int) -> int:
 @kernel("int64(int64, int64, int64, int64)")
 def decode_messages(entries: int, bodies: int, sets: int, slots: int) -> int:
     """Decode the messages of `sets` counted message sets, or give the index of the first that is broken."""
-    key_offsets = load_i64(slots + KEY_OFFSETS)
-    value_offsets = load_i64(slots + VALUE_OFFSETS)
+    key_offsets = word_at(slots, KEY_OFFSETS)
+    value_offsets = word_at(slots, VALUE_OFFSETS)
     row = 0
     key_bytes = 0
     key_nulls = 0
@@ -85,9 +85,9 @@ def decode_messages(entries: int, bodies: int, sets: int, slots: int) -> int:
     value_nulls = 0
     for index in range(sets):
         entry = entries + index * ROW_SIZE
-        address = load_i64(bodies + index * BODY_SIZE)
-        end = load_i64(bodies + index * BODY_SIZE + 8)
-        limit = load_i64(bodies + index * BODY_SIZE + 16)
+        address = word_at(bodies, BODY_WORDS * index)
+        end = word_at(bodies, BODY_WORDS * index + 1)
+        limit = word_at(bodies, BODY_WORDS * index + 2)
         magic = load_u8(entry + 16)
         attributes = load_u8(entry + 17)
         is_append_time = magic != 0 and attributes & 8 != 0
@@ -109,13 +109,13 @@ def decode_messages(entries: int, bodies: int, sets: int, slots: int) -> int:
                 break
             if load_u8(address + 16) != magic or (attributes & 7 != 0 and load_u8(address + 17) & 7 != 0):
                 return index
-            store_64(load_i64(slots + OFFSETS) + 8 * row, base_offset + big_i64(address))
+            put_word(word_at(slots, OFFSETS), row, base_offset + big_i64(address))
             field = address + 18
             timestamp = -1
             if magic != 0:
                 timestamp = big_i64(entry + 18) if is_append_time else big_i64(field)
                 field += 8
-            store_64(load_i64(slots + TIMESTAMPS) + 8 * row, timestamp)
+            put_word(word_at(slots, TIMESTAMPS), row, timestamp)
             if message_end - field < 4:
                 return index
             size = big_i32(field)
@@ -124,12 +124,12 @@ def decode_messages(entries: int, bodies: int, sets: int, slots: int) -> int:
                 return index
             if key_offsets:
                 if size >= 0:
-                    copy_wide(load_i64(slots + KEY_DATA) + key_bytes, field, size, limit)
+                    copy_wide(word_at(slots, KEY_DATA) + key_bytes, field, size, limit)
                     key_bytes += size
                 else:
-                    clear_bit(load_i64(slots + KEY_VALIDITY), row)
+                    clear_bit(word_at(slots, KEY_VALIDITY), row)
                     key_nulls += 1
-                store_32(key_offsets + 4 * row + 4, key_bytes)
+                put_int32(key_offsets, row + 1, key_bytes)
             field += size & ~(size >> 63)
             if message_end - field < 4:
                 return index
@@ -139,19 +139,19 @@ def decode_messages(entries: int, bodies: int, sets: int, slots: int) -> int:
                 return index
             if value_offsets:
                 if size >= 0:
-                    copy_wide(load_i64(slots + VALUE_DATA) + value_bytes, field, size, limit)
+                    copy_wide(word_at(slots, VALUE_DATA) + value_bytes, field, size, limit)
                     value_bytes += size
                 else:
-                    clear_bit(load_i64(slots + VALUE_VALIDITY), row)
+                    clear_bit(word_at(slots, VALUE_VALIDITY), row)
                     value_nulls += 1
-                store_32(value_offsets + 4 * row + 4, value_bytes)
+                put_int32(value_offsets, row + 1, value_bytes)
             address = message_end
             row += 1
-    store_64(slots + ROWS, row)
-    store_64(slots + KEY_BYTES, key_bytes)
-    store_64(slots + KEY_NULLS, key_nulls)
-    store_64(slots + VALUE_BYTES, value_bytes)
-    store_64(slots + VALUE_NULLS, value_nulls)
+    put_word(slots, ROWS, row)
+    put_word(slots, KEY_BYTES, key_bytes)
+    put_word(slots, KEY_NULLS, key_nulls)
+    put_word(slots, VALUE_BYTES, value_bytes)
+    put_word(slots, VALUE_NULLS, value_nulls)
     return ALL_DECODED
 
 

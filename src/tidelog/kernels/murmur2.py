@@ -3,7 +3,7 @@
 The hash is 32-bit; all arithmetic here is 64-bit and cut to 32 after every multiplication.
 """
 
-from tidelog.kernels.memory import little_i32, little_u32, load_u8, store_32
+from tidelog.kernels.memory import int32_at, little_u32, load_u8, put_int32
 from tidelog.kernels.runtime import inner, kernel
 
 __all__ = ["murmur2_at", "partitions_of"]
@@ -41,10 +41,10 @@ def partitions_of(
     for row in range(rows):
         bit = first_bit + row
         if validity and load_u8(validity + (bit >> 3)) >> (bit & 7) & 1 == 0:
-            store_32(target + 4 * row, -1)
+            put_int32(target, row, -1)
             nulls += 1
         else:
-            start = little_i32(offsets + 4 * row)
-            value = murmur2_at(data + start, little_i32(offsets + 4 * row + 4) - start)
-            store_32(target + 4 * row, (value & 0x7FFFFFFF) % partitions)
+            start = int32_at(offsets, row)
+            value = murmur2_at(data + start, int32_at(offsets, row + 1) - start)
+            put_int32(target, row, (value & 0x7FFFFFFF) % partitions)
     return nulls
