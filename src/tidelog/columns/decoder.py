@@ -1,6 +1,6 @@
 """Batches to Arrow: the records of a stretch of log as RecordBatches of the columns one wants.
 
-    scan the headers and checksums -> cut into groups of at most 64 k rows and 8 MiB -> open the bodies of a group
+    scan the headers and checksums -> cut into groups of at most 128 k rows and 8 MiB -> open the bodies of a group
     (decompress) -> one kernel call fills the columns of the records -> columns of the batch are repeated beside them
 
 Buffers come from Arrow's own pool and are handed over without a copy. What the kernels find broken is read again by
@@ -25,7 +25,7 @@ from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
 
 __all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_MAX_ROWS", "ColumnDecoder", "decode"]
 
-DEFAULT_MAX_ROWS = 65_536
+DEFAULT_MAX_ROWS = 131_072
 DEFAULT_MAX_BYTES = 8 << 20
 
 

@@ -182,7 +182,7 @@ opaque = cast(Callable[[int], int], _opaque)  # the same number, of which the co
 
 SLACK = 64  # bytes that must follow what is copied from or to: a copy may touch up to 63 of them
 _STEP = 32
-_LONGEST_STEPS = 256  # above it the call of memcpy costs less than the steps
+_LONGEST_STEPS = 2048  # above it the call of memcpy costs less than the steps
 
 
 @inlined
