@@ -6,22 +6,16 @@ from pathlib import Path
 
 from bench import others, shapes
 from bench.measure import MEGA, Report, cpu_seconds
-from tidelog.columns import ColumnDecoder, FileSource, read_chunks
+from tidelog.columns import ColumnDecoder, decode_file
 from tidelog.records import Codec, read_batches
 
 SEVEN = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 CONSTANTS = {"topic": "t", "partition": 0}
 
 
-def decode_file(path: Path, columns: list[str]) -> int:
+def rows_of_file(path: Path, columns: list[str]) -> int:
     """Open, read in chunks, compare checksums, make RecordBatches; rows made. This is what a scan does."""
-    decoder = ColumnDecoder(columns, constants=CONSTANTS)
-    rows = 0
-    with FileSource(path) as source:
-        for chunk in read_chunks(source):
-            for batch in decoder.decode_scanned(chunk.data, chunk.scan, base_position=chunk.position):
-                rows += batch.num_rows
-    return rows
+    return sum(batch.num_rows for batch in decode_file(path, columns, constants=CONSTANTS))
 
 
 def _readable(data: bytes) -> int:
@@ -56,7 +50,7 @@ def run(report: Report) -> None:
         with tempfile.NamedTemporaryFile() as file:
             file.write(data)
             file.flush()
-            report.add_speed(f"{title}, from a cached file", partial(decode_file, Path(file.name), columns), len(data))
+            report.add_speed(f"{title}, from a cached file", partial(rows_of_file, Path(file.name), columns), len(data))
     _against_others(report)
     _codecs(report)
 

@@ -66,8 +66,7 @@ def table(name: str, rows: int | None = None) -> pa.Table:
         headers = [{"key": "trace-id", "value": b"0123456789ab"}, {"key": "origin-x", "value": b"ba9876543210"}]
         columns["headers"] = pa.array([headers] * len(keys), HEADERS_TYPE)
     part = pa.table(columns)
-    repeated = pa.concat_tables([part] * -(-rows // len(keys))).slice(0, rows)
-    return repeated
+    return pa.concat_tables([part] * -(-rows // len(keys))).slice(0, rows)
 
 
 @cache

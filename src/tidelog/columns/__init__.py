@@ -11,7 +11,7 @@ The same bytes through `tidelog.records` give the same records, or the same erro
 """
 
 from tidelog.columns.chunks import Chunk, FileSource, Source, read_chunks
-from tidelog.columns.decoder import ColumnDecoder, decode
+from tidelog.columns.decoder import ColumnDecoder, decode, decode_file
 from tidelog.columns.encoder import ColumnEncoder, EncodedBatches, encode
 from tidelog.columns.partitioner import partition_for_keys
 from tidelog.columns.schema import schema_of
@@ -26,6 +26,7 @@ __all__ = [
     "LogSummary",
     "Source",
     "decode",
+    "decode_file",
     "encode",
     "partition_for_keys",
     "read_chunks",

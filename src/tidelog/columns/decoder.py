@@ -7,6 +7,7 @@ Buffers come from Arrow's own pool and are handed over without a copy. What the 
 `tidelog.records`, which says what is wrong: both paths raise the same errors for the same bytes.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from tidelog.columns.arrow_memory import as_numpy, fixed_array
 from tidelog.columns.batch_columns import BatchColumns
+from tidelog.columns.chunks import FileSource, read_chunks
 from tidelog.columns.groups import Group, Stretch, groups_of
 from tidelog.columns.record_columns import BrokenBatch, RecordColumns
 from tidelog.columns.schema import CONSTANT_COLUMNS, TimestampUnit, schema_of
@@ -23,7 +25,7 @@ from tidelog.kernels.headers import HeaderScan, Seen, StopReason, check_headers,
 from tidelog.records.batches import read_batches
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
 
-__all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_MAX_ROWS", "ColumnDecoder", "decode"]
+__all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_MAX_ROWS", "ColumnDecoder", "decode", "decode_file"]
 
 DEFAULT_MAX_ROWS = 131_072
 DEFAULT_MAX_BYTES = 8 << 20
@@ -38,6 +40,16 @@ def decode(buffer: Any, columns: Sequence[str] | None = None, **options: Any) ->
     [[{'offset': 0, 'key': b'k1', 'value': b'v1'}, {'offset': 1, 'key': b'k2', 'value': None}]]
     """
     return ColumnDecoder(columns, **options).decode(buffer)
+
+
+def decode_file(
+    path: str | os.PathLike[str], columns: Sequence[str] | None = None, **options: Any
+) -> Iterator[pa.RecordBatch]:
+    """The records of the complete batches of a log file, read in chunks; the options are those of `ColumnDecoder`."""
+    decoder = ColumnDecoder(columns, **options)
+    with FileSource(path) as source:
+        for chunk in read_chunks(source):
+            yield from decoder.decode_scanned(chunk.data, chunk.scan, base_position=chunk.position)
 
 
 class ColumnDecoder:
