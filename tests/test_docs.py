@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
 from bench import readme as bench_readme
 
 ROOT = Path(__file__).parents[1]

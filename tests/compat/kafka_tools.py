@@ -4,6 +4,8 @@
     parse_dump(result.stdout)             the same as values
     judge_read(paths)                     the records as Kafka's classes read them, every check on
     judge_write(batches, path)            a file as Kafka's MemoryRecordsBuilder writes it
+    judge_stamp({path: {...}})            the same file after a broker's append set offsets, epoch and times
+    judge_streams("decompress", streams)  what Kafka's codecs make of any bytes
 
 Starting a JVM costs about half a second and compiling the judge one more, so every function takes many files: put the
 cases of a test into one call. The jars lie in a cache that `make compat` fills; `missing()` says what is not there.
@@ -19,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 ROOT = Path(__file__).resolve().parents[2]
 POM = Path(__file__).parent / "kafka" / "pom.xml"
@@ -317,6 +319,36 @@ def judge_write_all(specs: Mapping[Path, Iterable[BatchSpec]]) -> None:
         plain = [{"records": [], **batch} for batch in batches]
         lines.append(json.dumps({"path": str(path), "batches": plain}, default=_base64))
     _run_judge("write", lines)
+
+
+class Stamp(TypedDict, total=False):
+    """What a broker sets on the batches of a file; `timestampType` and `maxTimestamp` go together."""
+
+    lastOffset: int
+    leaderEpoch: int
+    timestampType: str
+    maxTimestamp: int
+
+
+def judge_stamp(stamps: Mapping[Path, Stamp]) -> None:
+    """Let Kafka's classes change the batches of files in place, in one JVM."""
+    _run_judge("stamp", [json.dumps({"path": str(path), **stamp}) for path, stamp in stamps.items()])
+
+
+class Stream(NamedTuple):
+    """Bytes for one of Kafka's codecs: plain ones to compress, or a stream to decompress."""
+
+    codec: str
+    magic: int
+    data: bytes
+
+
+def judge_streams(verb: Literal["compress", "decompress"], streams: Iterable[Stream]) -> list[bytes | str]:
+    """What Kafka's codec makes of each, or the error it ends with (`IOException: ...`), in one JVM."""
+    lines = [json.dumps(stream._asdict(), default=_base64) for stream in streams]
+    answers = [json.loads(line) for line in _run_judge(verb, lines).stdout.splitlines()]
+    assert len(answers) == len(lines)
+    return [answer["error"] if "error" in answer else base64.b64decode(answer["data"]) for answer in answers]
 
 
 def _run_judge(verb: str, lines: list[str]) -> ToolResult:

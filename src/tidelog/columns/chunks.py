@@ -17,6 +17,7 @@ from tidelog.records.legacy import MIN_MESSAGE_SIZE
 __all__ = ["DEFAULT_CHUNK_SIZE", "Chunk", "FileSource", "Source", "read_chunks"]
 
 DEFAULT_CHUNK_SIZE = DEFAULT_WINDOW_SIZE
+_SMALLEST_CHUNK = 64  # holds the length field of any batch
 
 
 class Source(Protocol):
@@ -95,7 +96,7 @@ def read_chunks(
     no batch can have raises CorruptRecordError, once the batches before it have been delivered.
     """
     end = source.size if end is None else min(end, source.size)
-    buffer = bytearray(min(chunk_size, max(end - start, 0)) + SLACK)
+    buffer = bytearray(min(max(chunk_size, _SMALLEST_CHUNK), max(end - start, 0)) + SLACK)
     position = start
     while position < end:
         view = memoryview(buffer)[: min(len(buffer) - SLACK, end - position)]

@@ -79,9 +79,7 @@ class ColumnDecoder:
     ) -> None:
         self.schema = schema_of(columns, timestamp_unit)
         self.constants = dict(constants or {})
-        for name in self.schema.names:
-            if name in CONSTANT_COLUMNS and name not in self.constants:
-                raise InvalidRequestError(f"column {name!r} needs a constant: the bytes of a log do not hold it")
+        self._check(max_rows, max_bytes)
         self.verify = verify
         self.max_rows = max_rows
         self.max_bytes = max_bytes
@@ -89,6 +87,17 @@ class ColumnDecoder:
         self._wanted = frozenset(self.schema.names)
         self._unit = timestamp_unit
         self._repeated = BatchColumns()
+
+    def _check(self, max_rows: int, max_bytes: int) -> None:
+        for name in CONSTANT_COLUMNS.keys() & set(self.schema.names):
+            if name not in self.constants:
+                raise InvalidRequestError(f"column {name!r} needs a constant: the bytes of a log do not hold it")
+            try:
+                pa.scalar(self.constants[name], CONSTANT_COLUMNS[name])
+            except (pa.ArrowException, OverflowError, TypeError) as error:
+                raise InvalidRequestError(f"constant {self.constants[name]!r} of column {name!r}: {error}") from None
+        if max_rows < 1 or max_bytes < 1:
+            raise InvalidRequestError(f"max_rows {max_rows}, max_bytes {max_bytes}: both are at least 1")
 
     def decode(self, buffer: Any, *, base_position: int = 0) -> Iterator[pa.RecordBatch]:
         """The records of the complete batches in `buffer`. An incomplete one at the end ends the iteration.

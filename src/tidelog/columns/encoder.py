@@ -89,10 +89,16 @@ class ColumnEncoder:
         is_transactional: bool = False,
     ) -> None:
         check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control=False)
-        if base_offset is not None and base_offset < 0:
-            raise InvalidRequestError(f"base offset {base_offset}: offsets begin at 0")
-        if not 0 <= batch_size <= MAX_INT32:
-            raise InvalidRequestError(f"batch size {batch_size}: it lies between 0 and {MAX_INT32}")
+        for name, value, smallest, bits in (
+            ("base_offset", base_offset or 0, 0, 64),
+            ("batch_size", batch_size, 0, 32),
+            ("partition_leader_epoch", partition_leader_epoch, NO_LEADER_EPOCH, 32),
+            ("producer_id", producer_id, NO_PRODUCER_ID, 64),
+            ("producer_epoch", producer_epoch, NO_PRODUCER_EPOCH, 16),
+            ("base_sequence", base_sequence, NO_SEQUENCE, 32),
+        ):
+            if not smallest <= value < 1 << bits - 1:
+                raise InvalidRequestError(f"{name} {value}: it lies between {smallest} and 2**{bits - 1} - 1")
         self.next_offset = base_offset
         self.next_sequence = base_sequence
         self._compressor = BatchCompressor(codec, level)
@@ -107,6 +113,10 @@ class ColumnEncoder:
         """The batches of `rows`, in stretches of some megabytes."""
         for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
             inputs = Inputs(batch)
+            if self.next_offset is not None and self.next_offset + inputs.rows > 2**63:
+                raise InvalidRequestError(
+                    f"{inputs.rows} rows from offset {self.next_offset} on: offsets end at 2**63 - 1"
+                )
             inputs.fill(self._words)
             yield from self._stretches(inputs)
 

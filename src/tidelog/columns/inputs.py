@@ -11,7 +11,7 @@ from tidelog.kernels.encode import Input
 from tidelog.records.batch import BATCH_HEADER_SIZE
 from tidelog.records.record import MAX_RECORD_OVERHEAD, NO_TIMESTAMP
 
-__all__ = ["Inputs", "binary_words"]
+__all__ = ["Inputs", "binary_words", "cast_column"]
 
 _COLUMNS = frozenset({"key", "value", "timestamp", "headers"})
 _LENGTHS = 5 + 5 + 5  # of key, value and the number of headers
@@ -35,6 +35,9 @@ class Inputs:
     """The columns of one RecordBatch, cast to what is stored. Holds on to their memory."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
+        for name in _COLUMNS:
+            if batch.schema.names.count(name) > 1:
+                raise InvalidRequestError(f"there are two columns {name!r}")
         self.rows = batch.num_rows
         self._key = _binary(batch, "key")
         self._value = _binary(batch, "value")
@@ -73,7 +76,8 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     return batch.column(name) if name in batch.schema.names else None
 
 
-def _cast(array: pa.Array, data_type: pa.DataType, name: str) -> pa.Array:
+def cast_column(array: pa.Array, data_type: pa.DataType, name: str) -> pa.Array:
+    """The column as another type, or InvalidRequestError."""
     if array.type == data_type:
         return array
     try:
@@ -86,7 +90,7 @@ def _binary(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     array = _column(batch, name)
     if array is None or pa.types.is_null(array.type):
         return None
-    return _cast(array, pa.binary(), name)
+    return cast_column(array, pa.binary(), name)
 
 
 def _milliseconds(batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -96,7 +100,7 @@ def _milliseconds(batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
         return np.full(batch.num_rows, NO_TIMESTAMP, np.int64)
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
-    milliseconds = _cast(array, pa.int64(), "timestamp")
+    milliseconds = cast_column(array, pa.int64(), "timestamp")
     if milliseconds.null_count:
         milliseconds = milliseconds.fill_null(NO_TIMESTAMP)
     values: np.ndarray[Any, np.dtype[np.int64]] = milliseconds.to_numpy()
@@ -109,7 +113,7 @@ def _headers(batch: pa.RecordBatch) -> pa.ListArray | None:
     array = _column(batch, "headers")
     if array is None or array.null_count == len(array):
         return None
-    array = _cast(array, HEADERS_TYPE, "headers")
+    array = cast_column(array, HEADERS_TYPE, "headers")
     if array.flatten().null_count or array.flatten().field(0).null_count:
         raise InvalidRequestError("a header without a name: names cannot be null")
     return array

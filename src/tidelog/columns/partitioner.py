@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidelog.columns.inputs import binary_words
+from tidelog.columns.inputs import binary_words, cast_column
 from tidelog.errors import InvalidRequestError
 from tidelog.kernels.murmur2 import partitions_of
 
@@ -20,7 +20,7 @@ def partition_for_keys(keys: pa.Array, partitions: int) -> pa.Array:
     """
     if not 0 < partitions < 2**31:
         raise InvalidRequestError(f"{partitions} partitions: there is at least one")
-    keys = keys if keys.type == pa.binary() else keys.cast(pa.binary())
+    keys = cast_column(keys, pa.binary(), "key")
     target: np.ndarray[Any, np.dtype[np.int32]] = np.empty(len(keys), np.int32)
     offsets, data, _, validity, first_bit = binary_words(keys)
     nulls = partitions_of(offsets, data, validity, first_bit, len(keys), partitions, target.ctypes.data)

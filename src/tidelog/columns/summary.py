@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tidelog.kernels.headers import Checksum, HeaderScan, scan_headers
 from tidelog.kernels.messages import open_messages
+from tidelog.records.java import wrap_int64
 
 __all__ = ["LogSummary", "scan", "summarize"]
 
@@ -89,7 +90,8 @@ class LogSummary:
         self.records += int(
             np.maximum(run.rows["records_count"], 0).sum(dtype=np.int64)
         )  # without `verify` a count may lie
-        self._extend(int(base[0]), int(base[-1] + run.rows["last_offset_delta"][-1]), run.rows["max_timestamp_ms"])
+        last = wrap_int64(int(base[-1]) + int(run.rows["last_offset_delta"][-1]))
+        self._extend(int(base[0]), last, run.rows["max_timestamp_ms"])
 
     def _add_messages(self, buffer: Any, run: HeaderScan) -> None:
         _, counts = open_messages(buffer, run)

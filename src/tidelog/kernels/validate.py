@@ -110,7 +110,7 @@ def validate_batch(
         batch = RecordBatch(buffer)
         if verify:
             batch.ensure_valid()
-        records = batch.records_bytes(max_size) if batch.count else b""  # of an empty batch nothing is looked at
+        records = batch.records_bytes(max_size) if batch.count > 0 else b""  # else nothing is looked at
         body, body_size = address_of(records)
         verify = False
     status, max_timestamp, outside, without_key, consecutive = walk_batch(

@@ -23,7 +23,7 @@ from tidelog.records.batch import (
     BatchHeader,
 )
 from tidelog.records.compression import Codec, compress
-from tidelog.records.java import MAX_INT32, increment_sequence
+from tidelog.records.java import MAX_INT32, increment_sequence, wrap_int64
 from tidelog.records.legacy import write_message
 from tidelog.records.record import (
     NO_SEQUENCE,
@@ -64,8 +64,7 @@ class BatchBuilder:
         delete_horizon_ms: int | None = None,
     ) -> None:
         check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
-        if timestamp_type is TimestampType.LOG_APPEND_TIME and log_append_time_ms == NO_TIMESTAMP:
-            raise InvalidRequestError("a LogAppendTime batch needs the time of the append")
+        _check_timestamp_type(timestamp_type, log_append_time_ms)
         self.base_offset = base_offset
         self.codec = codec
         self.level = level
@@ -102,8 +101,7 @@ class BatchBuilder:
             offset = self.next_offset
         elif offset < self.next_offset:
             raise InvalidRequestError(f"offset {offset} after {self._last_offset}: offsets must increase in a batch")
-        if record.timestamp_ms < 0 and record.timestamp_ms != NO_TIMESTAMP:
-            raise InvalidRequestError(f"timestamp {record.timestamp_ms}: a record has a time >= 0, or -1 for none")
+        _check_timestamp(record.timestamp_ms)
         offset_delta, time_delta = self._offset_delta(offset), self._time_delta(record)
         if self._base_timestamp_ms is None:
             self._base_timestamp_ms = record.timestamp_ms
@@ -121,7 +119,7 @@ class BatchBuilder:
 
     def _time_delta(self, record: NewRecord) -> int:
         base = record.timestamp_ms if self._base_timestamp_ms is None else self._base_timestamp_ms
-        return record.timestamp_ms - base
+        return wrap_int64(record.timestamp_ms - base)  # adding it to the base wraps back
 
     def build(self, *, last_offset: int | None = None) -> bytearray:
         """The bytes of the batch. Without records there is no batch, and the answer is empty.
@@ -166,6 +164,18 @@ def check_producer(
         raise InvalidRequestError(f"producer {producer_id} with base sequence {base_sequence}")
 
 
+def _check_timestamp_type(timestamp_type: TimestampType, log_append_time_ms: int) -> None:
+    if timestamp_type is TimestampType.NO_TIMESTAMP_TYPE:
+        raise InvalidRequestError("a batch has a timestamp type, CreateTime or LogAppendTime")
+    if timestamp_type is TimestampType.LOG_APPEND_TIME and log_append_time_ms == NO_TIMESTAMP:
+        raise InvalidRequestError("LogAppendTime needs the time of the append")
+
+
+def _check_timestamp(timestamp_ms: int) -> None:
+    if not NO_TIMESTAMP <= timestamp_ms < 2**63:
+        raise InvalidRequestError(f"timestamp {timestamp_ms}: a record has a time >= 0, or -1 for none")
+
+
 def build_batch(records: Iterable[NewRecord], **options: object) -> bytearray:
     """One batch of all `records`; the options are those of `BatchBuilder`.
 
@@ -189,7 +199,7 @@ def batch_size(records: Iterable[NewRecord]) -> int:
     for delta, record in enumerate(records):
         if not size:
             size, base_timestamp_ms = BATCH_HEADER_SIZE, record.timestamp_ms
-        size += record_size(delta, record.timestamp_ms - base_timestamp_ms, record)
+        size += record_size(delta, wrap_int64(record.timestamp_ms - base_timestamp_ms), record)
     return size
 
 
@@ -244,10 +254,13 @@ def build_message_set(
     """Messages of magic 0 or 1: one entry each, or one wrapper around all of them where a codec is given."""
     if codec is Codec.ZSTD:
         raise UnsupportedError(f"zstd came with magic 2, it cannot be used with magic {magic}")
+    if magic != 0:  # which has no timestamps at all
+        _check_timestamp_type(timestamp_type, log_append_time_ms)
     by_broker = timestamp_type is TimestampType.LOG_APPEND_TIME
     out = bytearray()
     offset, last_inner_offset, max_timestamp_ms = base_offset, -1, NO_TIMESTAMP
     for offset, record in enumerate(records, base_offset):
+        _check_timestamp(record.timestamp_ms)
         if by_broker and codec is Codec.NONE:
             record = record._replace(timestamp_ms=log_append_time_ms)
         max_timestamp_ms = max(max_timestamp_ms, record.timestamp_ms)

@@ -12,9 +12,8 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tidelog.records.batch import RecordBatch
 from tidelog.records.batches import Batch
-from tidelog.records.control import ControlType, end_txn_marker_of
+from tidelog.records.control import ControlType
 
 __all__ = ["AbortedTxn", "committed_batches"]
 
@@ -34,9 +33,14 @@ def committed_batches(batches: Iterable[Batch], aborted: Iterable[AbortedTxn]) -
     for batch in batches:
         while waiting and waiting[0][0] <= batch.last_offset:
             active.add(heapq.heappop(waiting)[1])
-        if isinstance(batch, RecordBatch) and batch.is_control:
-            marker = end_txn_marker_of(batch)
-            if marker is not None and marker.control_type is ControlType.ABORT:
+        if batch.is_control:
+            if _is_abort(batch):
                 active.discard(batch.producer_id)
         elif not (batch.is_transactional and batch.producer_id in active):
             yield batch
+
+
+def _is_abort(batch: Batch) -> bool:
+    """Whether a control batch ends a transaction in vain. Its first key tells; the value is not looked at."""
+    first = next(batch.records(), None)
+    return first is not None and ControlType.parse(first.key) is ControlType.ABORT

@@ -3,8 +3,10 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
@@ -22,10 +24,14 @@ import org.apache.kafka.common.record.internal.ControlRecordType;
 import org.apache.kafka.common.record.internal.DefaultRecordBatch;
 import org.apache.kafka.common.record.internal.EndTransactionMarker;
 import org.apache.kafka.common.record.internal.FileRecords;
+import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.MemoryRecordsBuilder;
+import org.apache.kafka.common.record.internal.MutableRecordBatch;
 import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.record.internal.RecordBatch;
+import org.apache.kafka.common.utils.BufferSupplier;
 import org.apache.kafka.common.utils.ByteBufferOutputStream;
+import org.xerial.snappy.SnappyError;
 
 /**
  * Apache Kafka's own classes as judge of our bytes. Java runs this file from source; it is never compiled to disk.
@@ -37,7 +43,13 @@ import org.apache.kafka.common.utils.ByteBufferOutputStream;
  * <p>{@code Judge write}: one JSON object per line on standard input, {@code {"path": ..., "batches": [...]}}, where a
  * batch is what {@code kafka_tools.py} describes. The file gets the bytes that Kafka's MemoryRecordsBuilder makes.
  *
- * <p>Keys and values travel as base64, null stays null.
+ * <p>{@code Judge stamp}: {@code {"path": ..., "lastOffset": ..., "leaderEpoch": ..., "timestampType": ...,
+ * "maxTimestamp": ...}} per line. What is given is set on every batch of the file, as a broker does on append.
+ *
+ * <p>{@code Judge compress} and {@code Judge decompress}: {@code {"codec": ..., "magic": ..., "data": ...}} per line. The
+ * answer is a line with {@code "data"}, or with the innermost {@code "error"} of the codec.
+ *
+ * <p>Keys, values and data travel as base64, null stays null.
  */
 public class Judge {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -49,7 +61,9 @@ public class Judge {
             switch (args[0]) {
                 case "read" -> read(line, out);
                 case "write" -> write(JSON.readTree(line));
-                default -> throw new IllegalArgumentException("read or write, not " + args[0]);
+                case "stamp" -> stamp(JSON.readTree(line));
+                case "compress", "decompress" -> out.println(JSON.writeValueAsString(convert(args[0], JSON.readTree(line))));
+                default -> throw new IllegalArgumentException("no verb " + args[0]);
             }
         }
         out.flush();
@@ -65,7 +79,7 @@ public class Judge {
                 out.println(JSON.writeValueAsString(describe(batch).put("path", path).put("position", position)));
                 position += batch.sizeInBytes();
             }
-        } catch (RuntimeException e) { // Kafka's errors are unchecked: CorruptRecordException, InvalidRecordException, ...
+        } catch (RuntimeException | SnappyError | OutOfMemoryError e) { // CorruptRecordException, InvalidRecordException, ...
             end.put("error", e.getClass().getSimpleName()).put("message", String.valueOf(e.getMessage()));
         }
         out.println(JSON.writeValueAsString(end.put("validBytes", position)));
@@ -159,6 +173,57 @@ public class Judge {
             builder.appendEndTxnMarker(timestamp, new EndTransactionMarker(type, (int) number(record, "coordinatorEpoch", 0)));
         else
             builder.appendControlRecord(timestamp, type, ByteBuffer.wrap(bytes(record.path("value"))));
+    }
+
+    private static void stamp(JsonNode file) throws IOException {
+        Path path = Path.of(file.get("path").asText());
+        ByteBuffer buffer = ByteBuffer.wrap(Files.readAllBytes(path));
+        for (MutableRecordBatch batch : MemoryRecords.readableRecords(buffer).batches()) {
+            if (file.hasNonNull("lastOffset"))
+                batch.setLastOffset(file.get("lastOffset").asLong());
+            if (file.hasNonNull("leaderEpoch"))
+                batch.setPartitionLeaderEpoch(file.get("leaderEpoch").asInt());
+            if (file.hasNonNull("timestampType"))
+                batch.setMaxTimestamp(TimestampType.forName(file.get("timestampType").asText()), file.get("maxTimestamp").asLong());
+        }
+        Files.write(path, buffer.array());
+    }
+
+    private static ObjectNode convert(String verb, JsonNode spec) {
+        Compression codec = Compression.of(CompressionType.forName(spec.get("codec").asText())).build();
+        byte magic = (byte) spec.get("magic").asInt();
+        byte[] data = bytes(spec.get("data"));
+        try {
+            ByteBuffer result = verb.equals("compress") ? compress(codec, magic, data) : decompress(codec, magic, data);
+            return JSON.createObjectNode().put("data", base64(result));
+        } catch (IOException | RuntimeException | SnappyError e) {
+            Throwable innermost = e;
+            while (innermost.getCause() != null)
+                innermost = innermost.getCause();
+            return JSON.createObjectNode().put("error", innermost.getClass().getSimpleName() + ": " + innermost.getMessage());
+        }
+    }
+
+    private static ByteBuffer compress(Compression codec, byte magic, byte[] data) throws IOException {
+        var buffer = new ByteBufferOutputStream(1024);
+        try (OutputStream out = codec.wrapForOutput(buffer, magic)) {
+            out.write(data);
+        }
+        return buffer.buffer().flip();
+    }
+
+    private static ByteBuffer decompress(Compression codec, byte magic, byte[] data) throws IOException {
+        var plain = new ByteArrayOutputStream();
+        try (InputStream in = codec.wrapForInput(ByteBuffer.wrap(data), magic, BufferSupplier.create())) {
+            byte[] piece = new byte[16384];
+            int emptyReads = 0;
+            for (int size = in.read(piece, 0, piece.length); size != -1; size = in.read(piece, 0, piece.length)) {
+                plain.write(piece, 0, size);
+                if (size == 0 && ++emptyReads > 3)
+                    throw new IOException("the stream gives nothing and does not end");
+            }
+        }
+        return ByteBuffer.wrap(plain.toByteArray());
     }
 
     private static Compression compression(JsonNode spec) {

@@ -1,0 +1,118 @@
+"""Fuzzing at full size: `make campaign`, or `python -m tests.campaign --cases 5000000 --seed 1 --jobs 2`.
+
+Cases are run in blocks, each by a process of its own: a kernel that touches memory it may not touch ends that process,
+and the block is named. What failed can be seen again with the line that is printed.
+
+    hostile    damaged batches read both ways (tests/property/hostile.py)
+    codecs     damaged compressed streams decoded both ways (tests/kernels/fuzz_codecs.py)
+"""
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+MODULES = {"hostile": "tests.property.hostile", "codecs": "tests.kernels.fuzz_codecs"}
+BLOCK = 25_000
+CODEC_SHARE = 10  # one case of codecs for so many of hostile: a case there is a run of streams
+
+
+class Block(NamedTuple):
+    """Cases that one process runs."""
+
+    kind: str
+    seed: int
+    cases: int
+
+    @property
+    def command(self) -> list[str]:
+        return ["-m", "tests.campaign", "--only", self.kind, "--seed", str(self.seed), "--cases", str(self.cases)]
+
+
+class Failure(Exception):
+    """A block found a disagreement, or did not survive."""
+
+
+def blocks(cases: int, seed: int) -> Iterator[Block]:
+    """The blocks of a campaign; every one has a seed of its own."""
+    for kind, share in (("hostile", cases), ("codecs", cases // CODEC_SHARE)):
+        for number, start in enumerate(range(0, share, BLOCK)):
+            yield Block(kind, seed * 1_000_000 + number, min(BLOCK, share - start))
+
+
+def run_here(block: Block) -> Counter[str]:
+    """Run a block in this process."""
+    found = import_module(MODULES[block.kind]).run(block.seed, block.cases)
+    return found if isinstance(found, Counter) else Counter({block.kind: block.cases})
+
+
+def run_apart(block: Block) -> Counter[str]:
+    """Run a block in a process of its own."""
+    done = subprocess.run([sys.executable, "-X", "faulthandler", *block.command], capture_output=True, text=True)
+    if done.returncode:
+        how = f"died of signal {-done.returncode}" if done.returncode < 0 else "failed"
+        tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-30:])
+        raise Failure(f"{block.kind}, seed {block.seed}: {how}\n{tail}\nagain: python {' '.join(block.command)}")
+    return Counter({name: int(count) for name, count in (line.split() for line in done.stdout.splitlines())})
+
+
+def run_all(todo: list[Block], jobs: int) -> Counter[str]:
+    """Run blocks side by side; the first failure ends the campaign."""
+    outcomes: Counter[str] = Counter()
+    total, finished, started = sum(block.cases for block in todo), 0, time.monotonic()
+    with ThreadPoolExecutor(jobs) as pool:
+        pending: dict[Future[Counter[str]], Block] = {pool.submit(run_apart, block): block for block in todo}
+        try:
+            while pending:
+                for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                    outcomes += future.result()
+                    finished += pending.pop(future).cases
+                if sys.stderr.isatty():
+                    rate = finished / (time.monotonic() - started)
+                    left = (total - finished) / rate / 60
+                    click.echo(
+                        f"\r{finished:,} of {total:,} cases, {rate:,.0f}/s, {left:.0f} min left ", err=True, nl=False
+                    )
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            if sys.stderr.isatty():
+                click.echo(err=True)
+    return outcomes
+
+
+@click.command()
+@click.option("--cases", default=5_000_000, show_default=True, help="Damaged batches; streams come on top.")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--jobs", default=2, show_default=True, help="Processes at a time.")
+@click.option("--only", type=click.Choice(list(MODULES)), help="Run one kind, in this process, with the seed as it is.")
+def main(cases: int, seed: int, jobs: int, only: str | None) -> None:
+    """Judge millions of damaged batches and streams."""
+    if only is not None:
+        try:
+            outcomes = run_here(Block(only, seed, cases))
+        except AssertionError as disagreement:
+            click.echo(disagreement, err=True)
+            raise SystemExit(1) from None
+        for name, count in outcomes.items():
+            click.echo(f"{name} {count}")
+        return
+    started = time.monotonic()
+    todo = list(blocks(cases, seed))
+    try:
+        outcomes = run_all(todo, jobs)
+    except Failure as failure:
+        click.echo(failure, err=True)
+        raise SystemExit(1) from None
+    seconds = time.monotonic() - started
+    words = ", ".join(f"{count:,} {name}" for name, count in outcomes.most_common())
+    click.echo(f"{sum(block.cases for block in todo):,} cases in {seconds:,.0f} s, no disagreement: {words}")
+
+
+if __name__ == "__main__":
+    main()
