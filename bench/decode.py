@@ -78,6 +78,6 @@ def _codecs(report: Report) -> None:
         seconds = cpu_seconds(lambda data=data, decoder=decoder: sum(b.num_rows for b in decoder.decode(data)))
         few = shapes.log("a", codec, 30_000)
         readable = cpu_seconds(lambda few=few: _readable(few), runs=3) * rows / 30_000
-        name = f"decode a, {codec.codec_name} (x{plain / len(data):.1f})"
+        name = f"decode a, {codec.label} (x{plain / len(data):.1f})"
         report.add(name, rows / seconds / MEGA, "Mrec/s", against="tidelog.records", ratio=readable / seconds)
         report.add(f"{name}, decompressed", plain / seconds / MEGA, "MB/s")

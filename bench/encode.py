@@ -9,7 +9,7 @@ from tidelog.records import Codec, NewRecord, cut_batches
 
 
 def _encode(name: str, rows: int, codec: Codec = Codec.NONE) -> int:
-    encoder = ColumnEncoder(batch_size=shapes.SHAPES[name].batch_size, codec=codec)
+    encoder = ColumnEncoder(batch_size=shapes.SHAPES[name].batch_size, codec=codec, base_offset=None)
     return sum(len(part.data) for part in encoder.encode(shapes.table(name, rows)))
 
 
@@ -33,4 +33,4 @@ def run(report: Report) -> None:
     for codec in (Codec.LZ4, Codec.SNAPPY, Codec.ZSTD, Codec.GZIP):
         size = _encode("a", 100_000)
         seconds = cpu_seconds(lambda codec=codec: _encode("a", 100_000, codec), runs=3)
-        report.add(f"encode a, {codec.codec_name}", size / seconds / MEGA, "MB/s")
+        report.add(f"encode a, {codec.label}", size / seconds / MEGA, "MB/s")

@@ -30,8 +30,8 @@ def _validation(report: Report) -> None:
         seconds = cpu_seconds(lambda batch=batch: [validate_batch(batch) for _ in range(2000)]) / 2000
         readable = cpu_seconds(lambda batch=batch: [_validate_readable(batch) for _ in range(50)], runs=3) / 50
         limit = 8.0 if codec is Codec.NONE else None
-        report.add(f"validate one 16 KiB batch, {codec.codec_name}", seconds * MEGA, "us", at_most=limit)
-        report.add(f"validate against tidelog.records, {codec.codec_name}", readable * MEGA, "us",
+        report.add(f"validate one 16 KiB batch, {codec.label}", seconds * MEGA, "us", at_most=limit)
+        report.add(f"validate against tidelog.records, {codec.label}", readable * MEGA, "us",
                    against="validate", ratio=readable / seconds)  # fmt: skip
 
 

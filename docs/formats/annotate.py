@@ -99,14 +99,14 @@ def annotate(data: Buffer, *, start: int = 0) -> str:
             seen = [_record(walk, batch, index) for index in range(batch.count)]
             assert seen == [(record.key, record.value, list(record.headers)) for record in batch]
         else:
-            walk.take(len(walk.data) - walk.position, "records", f"{batch.count} records, {batch.codec.codec_name}")
+            walk.take(len(walk.data) - walk.position, "records", f"{batch.count} records, {batch.codec.label}")
     else:
         _entry(walk, batch)
     return walk.text(start)
 
 
 def _attributes(bits: int) -> str:
-    words = [Codec.from_id(bits & 7).codec_name, *(word for bit, word in _FLAGS.items() if bits & bit)]
+    words = [Codec.from_id(bits & 7).label, *(word for bit, word in _FLAGS.items() if bits & bit)]
     return f"{bits:#x} {', '.join(words)}"
 
 
@@ -166,7 +166,7 @@ def _entry(walk: _Walk, entry: LegacyBatch) -> None:
         value = walk.sized(value_length, "value")
         assert [(key, value)] == [(record.key, record.value) for record in entry]
     else:
-        walk.take(value_length, "value", f"{len(entry.inner_messages())} messages, {entry.codec.codec_name}")
+        walk.take(value_length, "value", f"{len(entry.inner_messages())} messages, {entry.codec.label}")
 
 
 def annotate_lz4(frame: bytes) -> str:

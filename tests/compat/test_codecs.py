@@ -20,7 +20,7 @@ from tidelog.errors import DecompressionError
 from tidelog.records.compression import LEVELS, Codec, compress, decompress
 
 COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
-every_codec = pytest.mark.parametrize("codec", COMPRESSING, ids=[codec.codec_name for codec in COMPRESSING])
+every_codec = pytest.mark.parametrize("codec", COMPRESSING, ids=[codec.label for codec in COMPRESSING])
 READ_BUFFER = 8192  # of Java's gzip reader
 CASES = 1_500  # damaged streams of each codec
 
@@ -62,13 +62,11 @@ def test_sound_streams_are_read_both_ways(codec: Codec) -> None:
     plain = [payload(rng) for _ in range(25)] + [bytes(200_000), rng.randbytes(200_000)]
     levels = [None, LEVELS[codec].lowest, min(LEVELS[codec].highest, 17)] if codec in LEVELS else [None]
     cases = [(magic, data) for magic in formats(codec) for data in plain]
-    ours = [
-        (Stream(codec.codec_name, m, compress(codec, d, level=level, magic=m)), d) for level in levels for m, d in cases
-    ]
+    ours = [(Stream(codec.label, m, compress(codec, d, level=level, magic=m)), d) for level in levels for m, d in cases]
     assert judge_streams("decompress", [stream for stream, _ in ours]) == [data for _, data in ours]
-    theirs = judge_streams("compress", [Stream(codec.codec_name, magic, data) for magic, data in cases])
+    theirs = judge_streams("compress", [Stream(codec.label, magic, data) for magic, data in cases])
     for (magic, data), stream in zip(cases, theirs, strict=True):
-        assert by_us(Stream(codec.codec_name, magic, stream)) == data
+        assert by_us(Stream(codec.label, magic, stream)) == data
 
 
 # -- damaged streams -----------------------------------------------------------------------------------------------
@@ -130,7 +128,7 @@ def damaged_streams(codec: Codec, count: int, seed: int) -> list[Stream]:
         stream = sound_stream(rng, codec, magic)
         if rng.random() < 0.2:
             stream += sound_stream(rng, codec, magic)
-        streams.append(Stream(codec.codec_name, magic, damage(rng, stream)))
+        streams.append(Stream(codec.label, magic, damage(rng, stream)))
     return streams
 
 
@@ -169,7 +167,7 @@ def explanation(stream: Stream, kafkas: bytes | str, ours: bytes | str) -> str |
         return None  # different bytes, or no difference: never explained
     says = ours if isinstance(ours, str) else kafkas
     for name, exception in EXCEPTIONS.items():
-        fits = stream.codec == exception.codec.codec_name and exception.kafka_accepts == isinstance(kafkas, bytes)
+        fits = stream.codec == exception.codec.label and exception.kafka_accepts == isinstance(kafkas, bytes)
         if fits and exception.explains(stream, str(says)):
             return name
     return None

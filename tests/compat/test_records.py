@@ -230,17 +230,17 @@ def compacted(codec: Codec) -> Log:
 
 
 LOGS: dict[str, Log] = {
-    **{f"batches {codec.codec_name}": batches(codec) for codec in CODECS},
-    **{f"cut batches {codec.codec_name}": cut(codec) for codec in CODECS},
-    **{f"append time {codec.codec_name}": append_time(codec) for codec in CODECS},
-    **{f"delete horizon {codec.codec_name}": delete_horizon(codec) for codec in CODECS},
-    **{f"columns {codec.codec_name}": columns(codec) for codec in CODECS},
-    **{f"v{magic} {codec.codec_name}": messages(magic, codec) for magic in (0, 1) for codec in LEGACY_CODECS},
-    **{f"v1 append time {codec.codec_name}": appended_messages(codec) for codec in LEGACY_CODECS},
+    **{f"batches {codec.label}": batches(codec) for codec in CODECS},
+    **{f"cut batches {codec.label}": cut(codec) for codec in CODECS},
+    **{f"append time {codec.label}": append_time(codec) for codec in CODECS},
+    **{f"delete horizon {codec.label}": delete_horizon(codec) for codec in CODECS},
+    **{f"columns {codec.label}": columns(codec) for codec in CODECS},
+    **{f"v{magic} {codec.label}": messages(magic, codec) for magic in (0, 1) for codec in LEGACY_CODECS},
+    **{f"v1 append time {codec.label}": appended_messages(codec) for codec in LEGACY_CODECS},
     "every format": every_format(),
     "transactions": transactions(),
     "quorum": quorum(),
-    **{f"compacted {codec.codec_name}": compacted(codec) for codec in CODECS},
+    **{f"compacted {codec.label}": compacted(codec) for codec in CODECS},
 }
 every_log = pytest.mark.parametrize("name", LOGS)
 
@@ -285,7 +285,7 @@ def fields_of(batch: Batch, position: int) -> dict[str, Any]:
         "count": batch.count if isinstance(batch, RecordBatch) else None,  # we count a plain message as one
         "size": batch.size_in_bytes,
         "crc": batch.crc,
-        "compression": batch.codec.codec_name,
+        "compression": batch.codec.label,
         "timestampType": batch.timestamp_type.label,
         "maxTimestamp": batch.max_timestamp_ms,
         "producerId": batch.producer_id,
@@ -371,7 +371,7 @@ def test_the_dump_tool_prints_our_batches(name: str, dumps: Dumps) -> None:
             "position": position,
             "size": ours.size_in_bytes,
             "magic": ours.magic,
-            "compresscodec": ours.codec.codec_name,
+            "compresscodec": ours.codec.label,
             "crc": ours.crc,
             ours.timestamp_type.label: ours.max_timestamp_ms,
         }
@@ -448,7 +448,7 @@ def kafka_batches() -> Iterator[tuple[str, KafkaBatch]]:
         }
         for (who, producer), (what, records) in itertools.product(producers.items(), SHAPES.items()):
             spec: BatchSpec = {
-                "compression": codec.codec_name,
+                "compression": codec.label,
                 "baseOffset": 12,
                 "partitionLeaderEpoch": 5,
                 "producerId": producer.get("producer_id", -1),
@@ -458,19 +458,19 @@ def kafka_batches() -> Iterator[tuple[str, KafkaBatch]]:
                 "records": record_specs(records, 2),
             }
             options = {"codec": codec, "base_offset": 12, "partition_leader_epoch": 5, **producer}
-            yield f"v2 {codec.codec_name} {what}{who}", KafkaBatch(spec, records, bind(build_batch, records, **options))
-        spec = {"compression": codec.codec_name, "deleteHorizonMs": T0 + 99, "records": record_specs(PLAIN, 2)}
+            yield f"v2 {codec.label} {what}{who}", KafkaBatch(spec, records, bind(build_batch, records, **options))
+        spec = {"compression": codec.label, "deleteHorizonMs": T0 + 99, "records": record_specs(PLAIN, 2)}
         ours = bind(build_batch, PLAIN, codec=codec, delete_horizon_ms=T0 + 99)
-        yield f"v2 {codec.codec_name} delete horizon", KafkaBatch(spec, PLAIN, ours)
+        yield f"v2 {codec.label} delete horizon", KafkaBatch(spec, PLAIN, ours)
         stamped: BatchSpec = {
             "timestampType": "LogAppendTime",
             "logAppendTime": T0 + 9,
-            "compression": codec.codec_name,
+            "compression": codec.label,
         }
         options = {"codec": codec, "timestamp_type": APPEND_TIME, "log_append_time_ms": T0 + 9}
         records = [record._replace(timestamp_ms=T0 + 9) for record in PLAIN]
         spec = {**stamped, "records": record_specs(PLAIN, 2)}
-        yield f"v2 {codec.codec_name} append time", KafkaBatch(spec, records, bind(build_batch, PLAIN, **options))
+        yield f"v2 {codec.label} append time", KafkaBatch(spec, records, bind(build_batch, PLAIN, **options))
         if codec is Codec.ZSTD:
             continue
         for magic in (0, 1):
@@ -479,24 +479,31 @@ def kafka_batches() -> Iterator[tuple[str, KafkaBatch]]:
                     continue
                 spec = {
                     "magic": magic,
-                    "compression": codec.codec_name,
+                    "compression": codec.label,
                     "baseOffset": 12,
                     "records": record_specs(records, magic),
                 }
                 read = records if magic else [record._replace(timestamp_ms=-1) for record in records]
                 ours = bind(build_message_set, magic, records, codec=codec, base_offset=12)
-                yield f"v{magic} {codec.codec_name} {what}", KafkaBatch(spec, read, ours)
+                yield f"v{magic} {codec.label} {what}", KafkaBatch(spec, read, ours)
         records = [record._replace(timestamp_ms=T0 + 9) for record in PLAIN]
         spec = {**stamped, "magic": 1, "records": record_specs(PLAIN, 1)}
         ours = bind(build_message_set, 1, records, **options)  # Kafka's builder stamps the messages inside, too
-        yield f"v1 {codec.codec_name} append time", KafkaBatch(spec, records, ours)
+        yield f"v1 {codec.label} append time", KafkaBatch(spec, records, ours)
 
 
 def bind(function: Callable[..., bytearray], *arguments: Any, **options: Any) -> Callable[[], bytearray]:
     return lambda: function(*arguments, **options)
 
 
-SHAPES = {"one": PLAIN[:1], "plain": PLAIN, "headers": WITH_HEADERS, "large": LARGE, "many": MANY}
+SHAPES = {
+    "one": PLAIN[:1],
+    "plain": PLAIN,
+    "headers": WITH_HEADERS,
+    "large": LARGE,
+    "many": MANY,
+    "ends of time": [new(None, "v", time) for time in (-1, 2**63 - 1, 0, 2**63 - 1)],
+}
 KAFKA_BATCHES = dict(kafka_batches())
 every_kafka_batch = pytest.mark.parametrize("name", KAFKA_BATCHES)
 
@@ -559,7 +566,7 @@ def resealed(data: bytes | bytearray, attributes: int) -> bytes:
 
 def unstamped() -> dict[str, bytes]:
     plain = build_batch(PLAIN)
-    kinds = {f"v2 {codec.codec_name}": bytes(build_batch(PLAIN, codec=codec, base_offset=9)) for codec in CODECS}
+    kinds = {f"v2 {codec.label}": bytes(build_batch(PLAIN, codec=codec, base_offset=9)) for codec in CODECS}
     for bits in (0x10, 0x20, 0x40, 0x70, 0x80, 0x0100, 0x7F80, 0x00FF & ~0x07, -0x8000):
         kinds[f"v2 attributes {bits:#x}"] = resealed(plain, bits)
     appended = build_batch(PLAIN, timestamp_type=APPEND_TIME, log_append_time_ms=T0)
@@ -568,7 +575,7 @@ def unstamped() -> dict[str, bytes]:
     kinds["v2 empty"] = bytes(empty_batch(base_offset=0, last_offset=9, max_timestamp_ms=T0))
     kinds["v2 two batches"] = bytes(plain + appended)
     for codec in LEGACY_CODECS:
-        kinds[f"v1 {codec.codec_name}"] = bytes(build_message_set(1, PLAIN, codec=codec))
+        kinds[f"v1 {codec.label}"] = bytes(build_message_set(1, PLAIN, codec=codec))
     return kinds
 
 

@@ -1,5 +1,7 @@
-"""Every log of real Kafka through the kernels: the rows are those of `tidelog.records`, which `test_records.py` compares
-with Kafka's own dumps and consumers."""
+"""Every log of real Kafka through the kernels: the rows are those of `tidelog.records`.
+
+`test_records.py` compares those with Kafka's own dumps and consumers.
+"""
 
 import pytest
 

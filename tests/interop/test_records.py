@@ -66,13 +66,13 @@ PRODUCERS: dict[str, dict[str, Any]] = {
 }
 
 every_judge = pytest.mark.parametrize("judge", JUDGES, ids=repr)
-every_codec = pytest.mark.parametrize("codec", list(Codec), ids=[codec.codec_name for codec in Codec])
+every_codec = pytest.mark.parametrize("codec", list(Codec), ids=[codec.label for codec in Codec])
 every_shape = pytest.mark.parametrize("records", RECORDS.values(), ids=RECORDS)
 every_producer = pytest.mark.parametrize("producer", PRODUCERS.values(), ids=PRODUCERS)
 every_legacy = pytest.mark.parametrize(
     ("judge", "magic", "codec"),
     [
-        pytest.param(judge, magic, codec, id=f"{judge} v{magic} {codec.codec_name}")
+        pytest.param(judge, magic, codec, id=f"{judge} v{magic} {codec.label}")
         for judge in JUDGES
         for magic in (0, 1)
         for codec in Codec
@@ -224,7 +224,7 @@ def test_our_encoded_columns_are_read_by_others(judge: Judge, codec: Codec, prod
 def test_our_encoded_stretches_are_read_one_by_one(judge: Judge, codec: Codec) -> None:
     """As a producer sends them: every batch begins at offset 0."""
     records, got = RECORDS["many"], []
-    for stretch in ColumnEncoder(codec=codec, batch_size=2_000).encode(table(records)):
+    for stretch in ColumnEncoder(codec=codec, batch_size=2_000, base_offset=None).encode(table(records)):
         for data in stretch.batches():
             [batch] = judged(judge, bytes(data))
             assert [record.offset for record in batch.records] == list(range(len(batch.records)))

@@ -217,7 +217,7 @@ def test_of_several_broken_bodies_the_first_in_the_log_counts() -> None:
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_the_readable_path_says_what_is_wrong(codec: Codec) -> None:
     empty = BatchHeader(0, 0, -1, 2, 0, 0, 0, 0, 0, -1, -1, -1, 0).seal(b"")
-    with pytest.raises(DecompressionError, match=f"position [1-9].*{codec.codec_name}"):
+    with pytest.raises(DecompressionError, match=f"position [1-9].*{codec.label}"):
         list(decode(bytes(empty + one_batch(codec, b"not a stream"))))
     with pytest.raises(DecompressedSizeError):
         list(decode(bytes(empty + one_batch(codec, compress(codec, bytes(2000)))), max_decompressed=1999))

@@ -35,7 +35,7 @@ def rows_of(
                 batch.producer_epoch,
                 batch.is_transactional,
                 batch.is_control,
-                batch.codec.codec_name,
+                batch.codec.label,
                 position,
             )
         position += batch.size_in_bytes

@@ -118,7 +118,7 @@ def test_any_object_with_contiguous_bytes_is_a_log(kind: str, log: bytes) -> Non
     assert rows_in(decode(BUFFERS[kind](log))) == list(rows_of(log))
 
 
-@behaviour("REC-014", "REC-047")
+@behaviour("REC-014")
 @given(mixed_logs, st.integers(0, 2**40))
 def test_a_scan_tells_what_the_headers_say(log: bytes, base_position: int) -> None:
     table = scan(log, verify=True, base_position=base_position)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.property.reference import rows_in
 from tests.property.strategies import MAX_INT32, codecs, header_names, new_records, producers
-from tidelog.columns import ColumnEncoder, decode, encode
+from tidelog import columns
+from tidelog.columns import decode
 from tidelog.columns.schema import HEADERS_TYPE
 from tidelog.errors import InvalidRequestError
 from tidelog.records import Codec, Header, NewRecord, RecordBatch, cut_batches, read_batches
@@ -22,6 +23,18 @@ batch_sizes = st.sampled_from([0, 1, 61, 68, 80, 100, 150, 300, 1000, 16_384, 1_
 _SCHEMA = pa.schema(
     {"key": pa.binary(), "value": pa.binary(), "timestamp": pa.timestamp("ms", "UTC"), "headers": HEADERS_TYPE}
 )
+
+
+class ColumnEncoder(columns.ColumnEncoder):
+    """Batches as a producer sends them, unless an offset is asked for."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"base_offset": None, **options})
+
+
+def encode(rows: pa.RecordBatch | pa.Table, **options: Any) -> bytes:
+    """The same of the function."""
+    return columns.encode(rows, **{"base_offset": None, **options})
 
 
 def to_headers(headers: tuple[Header, ...]) -> list[dict[str, Any]] | None:
@@ -42,6 +55,13 @@ def to_arrow(rows: list[NewRecord]) -> pa.RecordBatch:
 
 def cut(rows: list[NewRecord], **options: Any) -> bytes:
     return b"".join(cut_batches(rows, **options))
+
+
+def test_rows_get_consecutive_offsets_from_0_unless_told_otherwise() -> None:
+    rows = to_arrow([NewRecord(b"k", b"v" * 40, number) for number in range(9)])
+    log = columns.encode(rows, batch_size=200)
+    assert [record.offset for batch in read_batches(log) for record in batch] == list(range(9))
+    assert len(list(read_batches(log))) > 1
 
 
 @given(records, batch_sizes, producers())
@@ -290,3 +310,18 @@ def test_lists_that_are_null_hide_what_lies_under_them(
         for names, is_hidden in zip(lists, hidden, strict=True)
     ]
     assert encode(pa.RecordBatch.from_arrays([array], ["headers"])) == cut(expected)
+
+
+@pytest.mark.parametrize(
+    ("unit", "ticks", "milliseconds"),
+    [("s", 5, 5000), ("ms", 5, 5), ("us", 5999, 5), ("ns", 5_999_999, 5), ("us", -1000, -1), ("ns", None, -1)],
+)
+def test_times_of_every_unit_become_milliseconds(unit: str, ticks: int | None, milliseconds: int) -> None:
+    rows = pa.RecordBatch.from_pydict({"timestamp": pa.array([ticks], pa.timestamp(unit))})
+    assert [record.timestamp_ms for batch in read_batches(encode(rows)) for record in batch] == [milliseconds]
+
+
+@pytest.mark.parametrize(("unit", "ticks"), [("us", -1500), ("s", 2**62), ("ms", -2)])
+def test_times_that_cannot_be_stored_are_refused(unit: str, ticks: int) -> None:
+    with pytest.raises(InvalidRequestError, match="timestamp"):
+        encode(pa.RecordBatch.from_pydict({"timestamp": pa.array([ticks], pa.timestamp(unit))}))

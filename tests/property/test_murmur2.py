@@ -73,3 +73,10 @@ def test_a_topic_has_between_one_and_two_to_the_31st_partitions(partitions: int)
 def test_keys_that_are_no_bytes_have_no_partition() -> None:
     with pytest.raises(InvalidRequestError):
         partition_for_keys(pa.array([1]), 12)
+
+
+def test_chunks_of_keys_keep_their_chunks() -> None:
+    keys = pa.chunked_array([[b"a", None], [b"b"]], pa.binary())
+    partitions = partition_for_keys(keys, 12)
+    assert partitions.to_pylist() == [4, None, 8]
+    assert partitions.num_chunks == 2

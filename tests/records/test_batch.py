@@ -32,7 +32,7 @@ from tidelog.records import (
 )
 
 CREATE_TIME, APPEND_TIME = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
-CODECS = pytest.mark.parametrize("codec", list(Codec), ids=[codec.codec_name for codec in Codec])
+CODECS = pytest.mark.parametrize("codec", list(Codec), ids=[codec.label for codec in Codec])
 THREE = [NewRecord(b"a", b"1", 5), NewRecord(b"b", b"2", 10), NewRecord(None, None, 15)]
 
 # Every field differs from every other, and from what a missing one would be.
@@ -91,7 +91,7 @@ def test_a_header_cut_off_anywhere_is_corrupt(size: int) -> None:
 
 def test_a_field_that_does_not_fit_the_header_is_the_callers_mistake() -> None:
     for fields in ({"producer_epoch": 2**15}, {"partition_leader_epoch": -(2**31) - 1}, {"base_offset": 2**63}):
-        with pytest.raises(InvalidRequestError, match="does not fit"):
+        with pytest.raises(InvalidRequestError, match="do not fit"):
             HEADER._replace(**fields).seal(b"")
 
 
@@ -429,3 +429,19 @@ def test_the_setters_write_through_to_the_bytes_they_were_given() -> None:
     assert (first.last_offset, first.max_timestamp_ms) == (2, 15)
     assert (again.base_offset, again.partition_leader_epoch, again.max_timestamp_ms) == (3, 9, 100)
     assert again.is_valid
+
+
+@pytest.mark.parametrize("epoch", [2**31, -(2**31) - 1])
+def test_a_stamp_that_does_not_fit_is_the_callers_mistake(epoch: int) -> None:
+    with pytest.raises(InvalidRequestError, match="do not fit"):
+        RecordBatch(build_batch([NewRecord(b"k", b"v")])).set_partition_leader_epoch(epoch)
+
+
+def test_bytes_that_cannot_be_written_cannot_be_stamped() -> None:
+    with pytest.raises(InvalidRequestError, match="read-only"):
+        RecordBatch(bytes(build_batch([NewRecord(b"k", b"v")]))).set_last_offset(7)
+
+
+def test_a_header_name_without_utf8_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="surrogate"):
+        build_batch([NewRecord(b"k", b"v", headers=(Header("\ud800", b""),))])

@@ -15,15 +15,15 @@ from tidelog.records import (
     NewRecord,
     RecordBatch,
     TimestampType,
-    batch_size,
     build_batch,
     build_message_set,
     cut_batches,
+    plain_batch_size,
     read_batches,
 )
 
 APPEND_TIME = TimestampType.LOG_APPEND_TIME
-CODECS = pytest.mark.parametrize("codec", list(Codec), ids=[codec.codec_name for codec in Codec])
+CODECS = pytest.mark.parametrize("codec", list(Codec), ids=[codec.label for codec in Codec])
 
 # Null key, null value, headers with a null value, a minute between timestamps.
 RECORDS = [
@@ -38,7 +38,7 @@ RECORDS = [
 @behaviour("REC-019")
 @pytest.mark.parametrize("count", range(len(RECORDS) + 1))
 def test_the_size_predicted_is_the_size_built(count: int) -> None:
-    assert batch_size(RECORDS[:count]) == len(build_batch(RECORDS[:count]))
+    assert plain_batch_size(RECORDS[:count]) == len(build_batch(RECORDS[:count]))
 
 
 def test_the_builder_tells_its_size_and_what_it_would_be_with_one_more() -> None:
@@ -48,7 +48,7 @@ def test_the_builder_tells_its_size_and_what_it_would_be_with_one_more() -> None
         predicted = builder.size_with(record)
         builder.append(record)
         assert builder.size_in_bytes == predicted == len(builder.build())
-    assert builder.size_in_bytes == batch_size(RECORDS)
+    assert builder.size_in_bytes == plain_batch_size(RECORDS)
 
 
 @behaviour("REC-070")
@@ -57,7 +57,7 @@ def test_without_records_there_is_no_batch(codec: Codec) -> None:
     assert build_batch([], codec=codec) == b""
     assert BatchBuilder(codec=codec).build(last_offset=5) == b""
     assert list(cut_batches([], codec=codec)) == []
-    assert batch_size([]) == 0
+    assert plain_batch_size([]) == 0
     if codec is not Codec.ZSTD:
         assert build_message_set(1, [], codec=codec) == b""
 
@@ -228,7 +228,7 @@ def records_of(batches: Sequence[bytearray]) -> list[NewRecord]:
 
 def test_a_stream_is_cut_where_the_next_record_no_longer_fits() -> None:
     records = [NewRecord(b"k", b"v" * 10, 1_000) for _ in range(100)]
-    size_of_ten = batch_size(records[:10])
+    size_of_ten = plain_batch_size(records[:10])
     batches = list(cut_batches(records, batch_size=size_of_ten))
     assert [RecordBatch(batch).count for batch in batches] == [10] * 10
     assert {len(batch) for batch in batches} == {size_of_ten}

@@ -57,7 +57,7 @@ def raises_only_our_own(codec: Codec, stream: bytes, magic: int) -> None:
 
 def test_ids_and_names_are_kafkas() -> None:
     names = ["none", "gzip", "snappy", "lz4", "zstd"]
-    assert [codec.codec_name for codec in Codec] == names
+    assert [codec.label for codec in Codec] == names
     assert [Codec.from_id(number) for number in range(5)] == [Codec.from_name(name) for name in names] == list(Codec)
 
 
@@ -79,7 +79,7 @@ def test_levels_belong_to_three_codecs() -> None:
         for level in (levels.lowest, levels.highest, levels.default):
             check_level(codec, level)
     for codec in (Codec.NONE, Codec.SNAPPY):
-        with pytest.raises(InvalidRequestError, match=f"{codec.codec_name} takes no level, 1 was given"):
+        with pytest.raises(InvalidRequestError, match=f"{codec.label} takes no level, 1 was given"):
             compress(codec, b"", level=1)
 
 
@@ -230,7 +230,7 @@ except DecompressedSizeError:
 def test_a_bomb_is_refused_in_little_memory(name: str) -> None:
     codec, make = BOMBS[name]
     cap, room = 1 << 20, 24 << 20
-    command = [sys.executable, "-c", REFUSE_IN_LITTLE_MEMORY, codec.codec_name, str(cap), str(room)]
+    command = [sys.executable, "-c", REFUSE_IN_LITTLE_MEMORY, codec.label, str(cap), str(room)]
     done = subprocess.run(command, input=make(), capture_output=True, check=False)
     assert (done.returncode, done.stderr.decode()) == (42, "")
 

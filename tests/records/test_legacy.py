@@ -29,7 +29,7 @@ from tidelog.records.legacy import message_size, write_message
 NO_TYPE, CREATE_TIME = TimestampType.NO_TIMESTAMP_TYPE, TimestampType.CREATE_TIME
 APPEND_TIME = TimestampType.LOG_APPEND_TIME
 LEGACY_CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
-WRAPPERS = pytest.mark.parametrize("codec", LEGACY_CODECS, ids=[codec.codec_name for codec in LEGACY_CODECS])
+WRAPPERS = pytest.mark.parametrize("codec", LEGACY_CODECS, ids=[codec.label for codec in LEGACY_CODECS])
 MAGICS = pytest.mark.parametrize("magic", [0, 1])
 THREE = [NewRecord(b"a", b"1", 1), NewRecord(b"b", b"2", 2), NewRecord(b"c", b"3", 3)]
 

@@ -20,7 +20,7 @@ _LOG_APPEND_TIME_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
 _CONTROL_BIT = 0x20
 _MAX_CONSTANTS = 64
-_CODEC_NAMES = pa.array([codec.codec_name for codec in Codec])
+_CODEC_NAMES = pa.array([codec.label for codec in Codec])
 
 
 class HasCounts(Protocol):

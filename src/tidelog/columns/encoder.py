@@ -70,7 +70,8 @@ class ColumnEncoder:
     Args:
         batch_size: the producer's `batch.size`: bytes of a batch before compression, unless one record needs more.
         codec, level: how bodies are compressed.
-        base_offset: offset of the first row; None makes batches as a producer sends them, each from offset 0.
+        base_offset: offset of the first row, from which the others follow; None makes batches as a producer sends
+            them, each of which begins at offset 0.
         partition_leader_epoch: -1 as a producer sends it.
         producer_id, producer_epoch, base_sequence, is_transactional: as in `BatchBuilder`.
     """
@@ -81,7 +82,7 @@ class ColumnEncoder:
         batch_size: int = DEFAULT_BATCH_SIZE,
         codec: Codec = Codec.NONE,
         level: int | None = None,
-        base_offset: int | None = None,
+        base_offset: int | None = 0,
         partition_leader_epoch: int = NO_LEADER_EPOCH,
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,

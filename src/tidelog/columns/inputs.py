@@ -16,6 +16,7 @@ __all__ = ["Inputs", "binary_words", "cast_column"]
 _COLUMNS = frozenset({"key", "value", "timestamp", "headers"})
 _LENGTHS = 5 + 5 + 5  # of key, value and the number of headers
 _HEADER_LENGTHS = 5 + 5
+_TICKS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 def binary_words(array: pa.Array) -> tuple[int, int, int, int, int]:
@@ -94,16 +95,17 @@ def _binary(batch: pa.RecordBatch, name: str) -> pa.Array | None:
 
 
 def _milliseconds(batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Timestamps as int64 milliseconds; null, or no column at all, is -1. Microseconds are cut, not refused."""
+    """Timestamps as int64 milliseconds; null, or no column at all, is -1. What is finer is cut, towards the past."""
     array = _column(batch, "timestamp")
     if array is None:
         return np.full(batch.num_rows, NO_TIMESTAMP, np.int64)
+    ticks_per_ms = 1
     if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
-    milliseconds = cast_column(array, pa.int64(), "timestamp")
-    if milliseconds.null_count:
-        milliseconds = milliseconds.fill_null(NO_TIMESTAMP)
-    values: np.ndarray[Any, np.dtype[np.int64]] = milliseconds.to_numpy()
+        if array.type.unit == "s":
+            array = cast_column(array, pa.timestamp("ms", array.type.tz), "timestamp")
+        ticks_per_ms = _TICKS_PER_MS[array.type.unit]
+    ticks = cast_column(array, pa.int64(), "timestamp").fill_null(NO_TIMESTAMP * ticks_per_ms).to_numpy()
+    values: np.ndarray[Any, np.dtype[np.int64]] = ticks if ticks_per_ms == 1 else ticks // ticks_per_ms
     if values.size and int(values.min()) < NO_TIMESTAMP:
         raise InvalidRequestError(f"timestamp {values.min()}: a record has a time >= 0, or -1 for none")
     return np.ascontiguousarray(values)

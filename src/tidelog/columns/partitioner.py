@@ -12,7 +12,7 @@ from tidelog.kernels.murmur2 import partitions_of
 __all__ = ["partition_for_keys"]
 
 
-def partition_for_keys(keys: pa.Array, partitions: int) -> pa.Array:
+def partition_for_keys(keys: pa.Array | pa.ChunkedArray, partitions: int) -> pa.Array | pa.ChunkedArray:
     """The partition of each key among `partitions`, by murmur2; null for a null key, which may go anywhere.
 
     >>> partition_for_keys(pa.array([b"a", b"b", None]), 12).to_pylist()
@@ -20,6 +20,8 @@ def partition_for_keys(keys: pa.Array, partitions: int) -> pa.Array:
     """
     if not 0 < partitions < 2**31:
         raise InvalidRequestError(f"{partitions} partitions: there is at least one")
+    if isinstance(keys, pa.ChunkedArray):
+        return pa.chunked_array([partition_for_keys(chunk, partitions) for chunk in keys.chunks], pa.int32())
     keys = cast_column(keys, pa.binary(), "key")
     target: np.ndarray[Any, np.dtype[np.int32]] = np.empty(len(keys), np.int32)
     offsets, data, _, validity, first_bit = binary_words(keys)

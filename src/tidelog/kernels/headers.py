@@ -180,7 +180,11 @@ def scan(
             break
         if found == capacity:
             return found, position, _FULL, seen, records
-        copy_bytes(rows + found * ROW_SIZE, batch, min(batch_size, BATCH_HEADER_SIZE))
+        row = rows + found * ROW_SIZE
+        if batch_size < BATCH_HEADER_SIZE:
+            for word in range(ROW_SIZE // 8):
+                put_word(row, word, 0)
+        copy_bytes(row, batch, min(batch_size, BATCH_HEADER_SIZE))
         put_word(positions, found, position)
         checksum = _UNKNOWN
         magic = load_u8(batch + 16)

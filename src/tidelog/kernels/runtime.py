@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
@@ -131,12 +132,14 @@ class _KernelCache:
 
     def save_overload(self, signature: object, result: Any) -> None:
         payload = serialize.dumps(result._reduce())
-        try:
-            with tempfile.NamedTemporaryFile(dir=self._directory, delete=False) as file:
-                file.write(hashlib.sha256(payload).digest() + payload)
-            os.replace(file.name, self._path(result.codegen))
-        except OSError:  # a disk that filled up or turned read-only costs a compilation next time, nothing else
-            return
+        with suppress(OSError):  # a disk that filled up or turned read-only costs a compilation next time, nothing else
+            file = tempfile.NamedTemporaryFile(dir=self._directory, delete=False)  # noqa: SIM115 - renamed when whole
+            try:
+                with file:
+                    file.write(hashlib.sha256(payload).digest() + payload)
+                os.replace(file.name, self._path(result.codegen))
+            except OSError:
+                os.unlink(file.name)
 
     def _path(self, codegen: Any) -> Path:
         key = hashlib.sha256(repr((_sources_digest(), codegen.magic_tuple())).encode())

@@ -3,7 +3,7 @@
 This room is the truth about the formats; `tidelog.kernels` does the same at memory speed and is proven equal to it.
 Open the files in this order:
 
-    varint.py, checksum.py, java.py    the small change: numbers of variable length, CRCs, Java's arithmetic
+    varint.py, fields.py, checksum.py, java.py   the small change: numbers, CRCs, Java's arithmetic
     record.py                          one record of version 2
     batch.py                           the record batch, version 2
     compression.py                     the codecs; gzip_stream, snappy_stream, lz4_frame, zstd_stream beside it
@@ -23,7 +23,7 @@ Open the files in this order:
 
 from tidelog.records.batch import BATCH_HEADER_SIZE, BatchAttributes, BatchHeader, RecordBatch, empty_batch
 from tidelog.records.batches import Batch, batch_of, first_batch_size, read_batches, read_memory_batches
-from tidelog.records.builder import BatchBuilder, batch_size, build_batch, build_message_set, cut_batches
+from tidelog.records.builder import BatchBuilder, build_batch, build_message_set, cut_batches, plain_batch_size
 from tidelog.records.committed import AbortedTxn, committed_batches
 from tidelog.records.compression import Codec, compress, decompress
 from tidelog.records.control import (
@@ -53,7 +53,7 @@ __all__ = [
     "RecordBatch",
     "TimestampType",
     "batch_of",
-    "batch_size",
+    "plain_batch_size",
     "build_batch",
     "build_control_batch",
     "build_end_txn_marker",

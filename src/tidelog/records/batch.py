@@ -24,6 +24,7 @@ from typing import ClassVar, NamedTuple
 from tidelog.errors import CorruptRecordError, InvalidRecordError, InvalidRequestError
 from tidelog.records.checksum import crc32c_of
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
+from tidelog.records.fields import pack_into
 from tidelog.records.java import increment_sequence, wrap_int64
 from tidelog.records.record import NO_SEQUENCE, NO_TIMESTAMP, Record, RecordBases, TimestampType, read_record
 from tidelog.records.varint import Buffer
@@ -136,11 +137,8 @@ class BatchHeader(NamedTuple):
         """The whole batch: this header with its length and CRC filled in, and the body behind it."""
         batch = bytearray(BATCH_HEADER_SIZE + len(body))
         batch[BATCH_HEADER_SIZE:] = body
-        try:
-            _HEADER.pack_into(batch, 0, *self._replace(batch_length=len(batch) - PREFIX_SIZE))
-        except struct.error as error:
-            raise InvalidRequestError(f"a field does not fit the header of a batch: {error}") from None
-        _CRC.pack_into(batch, CRC_POSITION, crc32c_of(memoryview(batch)[ATTRIBUTES_POSITION:]))
+        pack_into(_HEADER, batch, 0, *self._replace(batch_length=len(batch) - PREFIX_SIZE))
+        pack_into(_CRC, batch, CRC_POSITION, crc32c_of(memoryview(batch)[ATTRIBUTES_POSITION:]))
         return batch
 
 
@@ -313,12 +311,12 @@ class RecordBatch:
 
     def set_last_offset(self, offset: int) -> None:
         """Move the batch so that its last record gets `offset`. The checksum does not cover it."""
-        _BASE_OFFSET.pack_into(self.buffer, 0, wrap_int64(offset - self.header.last_offset_delta))
+        pack_into(_BASE_OFFSET, self.buffer, 0, wrap_int64(offset - self.header.last_offset_delta))
         self._read_header()
 
     def set_partition_leader_epoch(self, epoch: int) -> None:
         """Stamp the epoch of the leader that appends. The checksum does not cover it."""
-        _LEADER_EPOCH.pack_into(self.buffer, _LEADER_EPOCH_POSITION, epoch)
+        pack_into(_LEADER_EPOCH, self.buffer, _LEADER_EPOCH_POSITION, epoch)
         self._read_header()
 
     def set_max_timestamp(self, timestamp_type: TimestampType, timestamp_ms: int) -> None:
@@ -329,9 +327,9 @@ class RecordBatch:
         if timestamp_type is self.timestamp_type and timestamp_ms == self.max_timestamp_ms:
             return
         bits = self.attributes._replace(timestamp_type=timestamp_type).pack()
-        _ATTRIBUTES.pack_into(self.buffer, ATTRIBUTES_POSITION, bits)
-        _MAX_TIMESTAMP.pack_into(self.buffer, _MAX_TIMESTAMP_POSITION, timestamp_ms)
-        _CRC.pack_into(self.buffer, CRC_POSITION, self.compute_crc())
+        pack_into(_ATTRIBUTES, self.buffer, ATTRIBUTES_POSITION, bits)
+        pack_into(_MAX_TIMESTAMP, self.buffer, _MAX_TIMESTAMP_POSITION, timestamp_ms)
+        pack_into(_CRC, self.buffer, CRC_POSITION, self.compute_crc())
         self._read_header()
 
 

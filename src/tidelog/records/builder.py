@@ -35,7 +35,7 @@ from tidelog.records.record import (
     write_record,
 )
 
-__all__ = ["DEFAULT_BATCH_SIZE", "BatchBuilder", "batch_size", "build_batch", "build_message_set", "cut_batches"]
+__all__ = ["DEFAULT_BATCH_SIZE", "BatchBuilder", "build_batch", "build_message_set", "cut_batches", "plain_batch_size"]
 
 DEFAULT_BATCH_SIZE = 16384  # batch.size of the Java producer
 
@@ -189,10 +189,10 @@ def build_batch(records: Iterable[NewRecord], **options: object) -> bytearray:
     return builder.build()
 
 
-def batch_size(records: Iterable[NewRecord]) -> int:
+def plain_batch_size(records: Iterable[NewRecord]) -> int:
     """Bytes of an uncompressed batch of `records`, header included; 0 for none.
 
-    >>> batch_size([NewRecord(b"key1", b"value1")])
+    >>> plain_batch_size([NewRecord(b"key1", b"value1")])
     78
     """
     size, base_timestamp_ms = 0, 0

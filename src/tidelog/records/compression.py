@@ -55,7 +55,7 @@ class Codec(IntEnum):
     ZSTD = 4
 
     @property
-    def codec_name(self) -> str:
+    def label(self) -> str:
         """The name in configurations and dumps, in lower case."""
         return self.name.lower()
 
@@ -71,9 +71,9 @@ class Codec(IntEnum):
     def from_name(cls, name: str) -> "Codec":
         """The codec of a name as Kafka spells it; the case matters."""
         for codec in cls:
-            if codec.codec_name == name:
+            if codec.label == name:
                 return codec
-        known = ", ".join(codec.codec_name for codec in cls)
+        known = ", ".join(codec.label for codec in cls)
         raise InvalidRequestError(f"codec name {name!r} is unknown, the known ones are {known}")
 
 
@@ -99,11 +99,11 @@ DEFAULT_LEVEL: Final = {codec: levels.default for codec, levels in LEVELS.items(
 def check_level(codec: Codec, level: int) -> None:
     """Raise `InvalidRequestError` unless `codec` takes `level`."""
     if codec not in LEVELS:
-        raise InvalidRequestError(f"{codec.codec_name} takes no level, {level} was given")
+        raise InvalidRequestError(f"{codec.label} takes no level, {level} was given")
     levels = LEVELS[codec]
     if not levels.allows(level):
         known = f"{levels.lowest} to {levels.highest} (default {levels.default})"
-        raise InvalidRequestError(f"{codec.codec_name} takes levels {known}, not {level}")
+        raise InvalidRequestError(f"{codec.label} takes levels {known}, not {level}")
 
 
 class _Functions(NamedTuple):
@@ -147,7 +147,7 @@ _FUNCTIONS: Final = {
 def _functions(codec: Codec, magic: int) -> _Functions:
     functions = _FUNCTIONS[codec]
     if magic < functions.oldest_magic:
-        raise UnsupportedCompressionError(f"{codec.codec_name} does not exist in message format {magic}")
+        raise UnsupportedCompressionError(f"{codec.label} does not exist in message format {magic}")
     return functions
 
 

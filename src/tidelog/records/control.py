@@ -16,6 +16,7 @@ from typing import NamedTuple
 from tidelog.errors import InvalidRecordError, InvalidRequestError
 from tidelog.records.batch import NO_LEADER_EPOCH, RecordBatch
 from tidelog.records.builder import BatchBuilder
+from tidelog.records.fields import pack
 from tidelog.records.record import NewRecord, Record
 
 __all__ = ["ControlType", "EndTxnMarker", "build_control_batch", "build_end_txn_marker", "end_txn_marker_of"]
@@ -83,7 +84,7 @@ class EndTxnMarker(NamedTuple):
         if self.control_type not in (ControlType.ABORT, ControlType.COMMIT):
             raise InvalidRequestError(f"a transaction ends with ABORT or COMMIT, not with {self.control_type.name}")
         return NewRecord(
-            self.control_type.to_key(), _END_TXN_VALUE.pack(_VERSION, self.coordinator_epoch), timestamp_ms
+            self.control_type.to_key(), pack(_END_TXN_VALUE, _VERSION, self.coordinator_epoch), timestamp_ms
         )
 
 

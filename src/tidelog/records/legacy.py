@@ -33,6 +33,7 @@ from tidelog.errors import (
 from tidelog.records.batch import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PREFIX_SIZE
 from tidelog.records.checksum import crc32_of
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
+from tidelog.records.fields import pack, pack_into
 from tidelog.records.java import wrap_int64
 from tidelog.records.record import NO_SEQUENCE, NO_TIMESTAMP, NewRecord, Record, TimestampType
 from tidelog.records.varint import Buffer
@@ -256,7 +257,7 @@ class LegacyBatch:
 
     def set_last_offset(self, offset: int) -> None:
         """Give the entry its offset. The checksum does not cover it."""
-        _I64.pack_into(self.buffer, 0, offset)
+        pack_into(_I64, self.buffer, 0, offset)
         self._read_header()
 
     def set_partition_leader_epoch(self, epoch: int) -> None:
@@ -272,9 +273,9 @@ class LegacyBatch:
         if timestamp_type is self.timestamp_type and timestamp_ms == self.max_timestamp_ms:
             return
         data = self._message.data
+        pack_into(_I64, data, _TIMESTAMP_POSITION, timestamp_ms)
         data[5] = self._message.codec_id | timestamp_type << 3
-        _I64.pack_into(data, _TIMESTAMP_POSITION, timestamp_ms)
-        _CRC.pack_into(data, 0, self.compute_crc())
+        pack_into(_CRC, data, 0, self.compute_crc())
         self._read_header()
 
 
@@ -330,12 +331,12 @@ def write_message(
     if record.headers:
         raise UnsupportedError(f"records of magic {magic} cannot have headers")
     attributes = codec | (timestamp_type << 3 if magic == 1 else 0)
-    out += _PREFIX.pack(offset, message_size(magic, record.key, record.value) - PREFIX_SIZE)
+    out += pack(_PREFIX, offset, message_size(magic, record.key, record.value) - PREFIX_SIZE)
     start = len(out)
-    out += _MESSAGE_HEAD.pack(0, magic, attributes)
+    out += pack(_MESSAGE_HEAD, 0, magic, attributes)
     if magic == 1:
-        out += _I64.pack(record.timestamp_ms)
+        out += pack(_I64, record.timestamp_ms)
     for field in (record.key, record.value):
-        out += _I32.pack(-1 if field is None else len(field))
+        out += pack(_I32, -1 if field is None else len(field))
         out += field or b""
-    _CRC.pack_into(out, start, crc32_of(memoryview(out)[start + _MAGIC_POSITION :]))
+    pack_into(_CRC, out, start, crc32_of(memoryview(out)[start + _MAGIC_POSITION :]))

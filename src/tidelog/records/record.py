@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
-from tidelog.errors import InvalidRecordError
+from tidelog.errors import InvalidRecordError, InvalidRequestError
 from tidelog.records.java import decode_utf8, increment_sequence, wrap_int64
 from tidelog.records.varint import (
     Buffer,
@@ -164,8 +164,15 @@ def write_record(out: bytearray, offset_delta: int, timestamp_delta: int, record
     _write_bytes(out, record.value)
     write_varint(out, len(record.headers))
     for header in record.headers:
-        _write_bytes(out, header.key.encode())
+        _write_bytes(out, _name_bytes(header))
         _write_bytes(out, header.value)
+
+
+def _name_bytes(header: Header) -> bytes:
+    try:
+        return header.key.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequestError(f"header name {header.key!r}: half of a surrogate pair has no UTF-8") from None
 
 
 def _write_bytes(out: bytearray, data: bytes | None) -> None:
@@ -199,7 +206,7 @@ def _payload_size(record: NewRecord) -> int:
     fields: Iterable[bytes | None] = (
         record.key,
         record.value,
-        *(part for header in record.headers for part in (header.key.encode(), header.value)),
+        *(part for header in record.headers for part in (_name_bytes(header), header.value)),
     )
     return size_of_varint(len(record.headers)) + sum(
         1 if field is None else size_of_varint(len(field)) + len(field) for field in fields
