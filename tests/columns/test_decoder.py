@@ -4,6 +4,7 @@ import threading
 import tracemalloc
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,13 +12,14 @@ import pytest
 
 from tests.behaviours import behaviour
 from tests.property.reference import rows_in
-from tidelog.columns import ColumnDecoder, decode, schema_of
+from tidelog.columns import ColumnDecoder, decode, decode_file, schema_of
 from tidelog.errors import (
     CorruptRecordError,
     DecompressedSizeError,
     DecompressionError,
     InvalidRecordError,
     InvalidRequestError,
+    StorageError,
     TidelogError,
     UnsupportedCompressionError,
 )
@@ -391,3 +393,29 @@ def test_threads_decode_side_by_side(log: LogUnderTest) -> None:
     for thread in threads:
         thread.join()
     assert found == {0: expected, 1: expected}
+
+
+def test_a_path_is_not_bytes() -> None:
+    with pytest.raises(InvalidRequestError, match="decode_file"):
+        decode("00000000000000000000.log")
+
+
+def test_one_column_is_named_in_a_list() -> None:
+    with pytest.raises(InvalidRequestError, match=r"\['key'\]"):
+        decode(b"", "key")
+
+
+def test_a_constant_that_no_column_has_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="'topik'"):
+        ColumnDecoder(["key"], constants={"topik": "orders"})
+
+
+def test_errors_of_a_file_name_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(bytes(100))
+    with pytest.raises(CorruptRecordError, match=r"00000000000000000000\.log, position 0: "):
+        list(decode_file(path))
+    with pytest.raises(StorageError, match="a directory"):
+        list(decode_file(tmp_path))
+    with pytest.raises(StorageError, match="No such file"):
+        list(decode_file(tmp_path / "absent.log"))

@@ -325,3 +325,27 @@ def test_times_of_every_unit_become_milliseconds(unit: str, ticks: int | None, m
 def test_times_that_cannot_be_stored_are_refused(unit: str, ticks: int) -> None:
     with pytest.raises(InvalidRequestError, match="timestamp"):
         encode(pa.RecordBatch.from_pydict({"timestamp": pa.array([ticks], pa.timestamp(unit))}))
+
+
+@pytest.mark.parametrize("rows", [[{"key": b"k"}], {"key": [b"k"]}, b"k", None])
+def test_rows_are_arrow(rows: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="pyarrow Table or RecordBatch"):
+        encode(rows)
+
+
+def test_a_misspelt_column_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="'Value'"):
+        encode(pa.table({"key": [b"k"], "Value": [b"v"]}))
+
+
+def test_a_codec_may_be_given_by_name() -> None:
+    rows = pa.table({"key": [b"k"]})
+    assert encode(rows, codec="zstd") == encode(rows, codec=Codec.ZSTD)
+    with pytest.raises(InvalidRequestError, match="zsdt"):
+        encode(rows, codec="zsdt")
+
+
+@pytest.mark.parametrize("data_type", [pa.bool_(), pa.duration("s"), pa.time32("s"), pa.float64(), pa.string()])
+def test_only_timestamps_and_milliseconds_are_times(data_type: pa.DataType) -> None:
+    with pytest.raises(InvalidRequestError, match="timestamps of type"):
+        encode(pa.table({"timestamp": pa.array([None], data_type)}))

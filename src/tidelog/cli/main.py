@@ -3,7 +3,7 @@
 An error of ours is one line on standard error and an exit code; `--traceback` shows where it came from.
 
     0    fine
-    1    findings or differences
+    1    findings or differences, of the commands that look for them
     2    wrong usage: what was asked for cannot be done, or is not supported
     3    the input could not be read: corrupt bytes, a disk that refuses, a file that is not there
     130  interrupted
@@ -59,9 +59,9 @@ class _Commands(click.Group):
 @click.version_option(__version__, prog_name="tidelog", message="%(prog)s %(version)s")
 @click.option("--traceback", is_flag=True, help="Show where an error came from, not only what it is.")
 def cli(traceback: bool) -> None:
-    """Read, check and write Apache Kafka's log directories.
+    """Apache Kafka's message store in Python.
 
-    Exit codes: 0 fine, 1 findings or differences, 2 wrong usage, 3 the input could not be read.
+    Exit codes: 0 fine, 2 wrong usage, 3 the input could not be read.
     """
 
 

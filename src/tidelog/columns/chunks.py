@@ -6,6 +6,7 @@ do as a source, so a file in an object store is read the same way.
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
@@ -40,7 +41,11 @@ class FileSource:
         except OSError as error:
             raise StorageError(f"{os.fspath(path)}: {error.strerror}") from error
         self.path = os.fspath(path)
-        self.size = os.fstat(self._descriptor).st_size
+        status = os.fstat(self._descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            self.close()
+            raise StorageError(f"{self.path}: a directory; name one of the .log files in it")
+        self.size = status.st_size
 
     def read_into(self, position: int, target: memoryview) -> int:
         """Fill `target` from `position`; how many bytes were there."""

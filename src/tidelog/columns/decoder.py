@@ -20,7 +20,7 @@ from tidelog.columns.chunks import FileSource, read_chunks
 from tidelog.columns.groups import Group, Stretch, groups_of
 from tidelog.columns.record_columns import BrokenBatch, RecordColumns
 from tidelog.columns.schema import CONSTANT_COLUMNS, TimestampUnit, schema_of
-from tidelog.errors import InvalidRequestError
+from tidelog.errors import CorruptionError, InvalidRequestError
 from tidelog.kernels.headers import HeaderScan, Seen, StopReason, check_headers, scan_windows
 from tidelog.records.batches import read_batches
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
@@ -34,11 +34,16 @@ DEFAULT_MAX_BYTES = 8 << 20
 def decode(buffer: Any, columns: Sequence[str] | None = None, **options: Any) -> Iterator[pa.RecordBatch]:
     """The records of the complete batches in `buffer`; the options are those of `ColumnDecoder`.
 
+    Bytes behind the last complete batch are not an error: a log may be read while it is written.
+    `summarize` counts them.
+
     >>> from tidelog.records import NewRecord, build_batch
     >>> log = build_batch([NewRecord(b"k1", b"v1", 1_700_000_000_000), NewRecord(b"k2", None, 1_700_000_000_005)])
     >>> [batch.to_pylist() for batch in decode(log, ["offset", "key", "value"])]
     [[{'offset': 0, 'key': b'k1', 'value': b'v1'}, {'offset': 1, 'key': b'k2', 'value': None}]]
     """
+    if isinstance(buffer, str | os.PathLike):
+        raise InvalidRequestError(f"decode takes bytes; for the file {os.fspath(buffer)!r} there is decode_file")
     return ColumnDecoder(columns, **options).decode(buffer)
 
 
@@ -46,10 +51,16 @@ def decode_file(
     path: str | os.PathLike[str], columns: Sequence[str] | None = None, **options: Any
 ) -> Iterator[pa.RecordBatch]:
     """The records of the complete batches of a log file, read in chunks; the options are those of `ColumnDecoder`."""
-    decoder = ColumnDecoder(columns, **options)
+    return _decode_file(path, ColumnDecoder(columns, **options))
+
+
+def _decode_file(path: str | os.PathLike[str], decoder: "ColumnDecoder") -> Iterator[pa.RecordBatch]:
     with FileSource(path) as source:
-        for chunk in read_chunks(source):
-            yield from decoder.decode_scanned(chunk.data, chunk.scan, base_position=chunk.position)
+        try:
+            for chunk in read_chunks(source):
+                yield from decoder.decode_scanned(chunk.data, chunk.scan, base_position=chunk.position)
+        except CorruptionError as error:
+            raise type(error)(f"{source.path}, {error}") from None
 
 
 class ColumnDecoder:
@@ -89,6 +100,8 @@ class ColumnDecoder:
         self._repeated = BatchColumns()
 
     def _check(self, max_rows: int, max_bytes: int) -> None:
+        for name in self.constants.keys() - CONSTANT_COLUMNS.keys():
+            raise InvalidRequestError(f"no constant {name!r}; there are {', '.join(CONSTANT_COLUMNS)}")
         for name in CONSTANT_COLUMNS.keys() & set(self.schema.names):
             if name not in self.constants:
                 raise InvalidRequestError(f"column {name!r} needs a constant: the bytes of a log do not hold it")

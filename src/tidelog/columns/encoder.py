@@ -2,8 +2,9 @@
 
     columns -> addresses -> one kernel call cuts and writes many batches -> each is compressed where a codec is given
 
-The columns read are `key`, `value`, `timestamp` and `headers`; any of them may be missing. The end of a RecordBatch
-ends the open batch, as a flush does.
+The columns read are `key`, `value`, `timestamp` and `headers`; any of them may be missing. The other columns that a
+decoder gives (offset, codec, ...) are passed over, a column of any other name is refused. The end of a RecordBatch ends
+the open batch, as a flush does.
 """
 
 from collections.abc import Iterator
@@ -69,7 +70,7 @@ class ColumnEncoder:
 
     Args:
         batch_size: the producer's `batch.size`: bytes of a batch before compression, unless one record needs more.
-        codec, level: how bodies are compressed.
+        codec, level: how bodies are compressed; a codec may be given by its name, "zstd".
         base_offset: offset of the first row, from which the others follow; None makes batches as a producer sends
             them, each of which begins at offset 0.
         partition_leader_epoch: -1 as a producer sends it.
@@ -80,7 +81,7 @@ class ColumnEncoder:
         self,
         *,
         batch_size: int = DEFAULT_BATCH_SIZE,
-        codec: Codec = Codec.NONE,
+        codec: Codec | str = Codec.NONE,
         level: int | None = None,
         base_offset: int | None = 0,
         partition_leader_epoch: int = NO_LEADER_EPOCH,
@@ -89,6 +90,7 @@ class ColumnEncoder:
         base_sequence: int = NO_SEQUENCE,
         is_transactional: bool = False,
     ) -> None:
+        codec = Codec.from_name(codec) if isinstance(codec, str) else codec
         check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control=False)
         for name, value, smallest, bits in (
             ("base_offset", base_offset or 0, 0, 64),
@@ -112,6 +114,11 @@ class ColumnEncoder:
 
     def encode(self, rows: pa.RecordBatch | pa.Table) -> Iterator[EncodedBatches]:
         """The batches of `rows`, in stretches of some megabytes."""
+        if not isinstance(rows, pa.RecordBatch | pa.Table):
+            raise InvalidRequestError(
+                f"rows are a pyarrow Table or RecordBatch, not a {type(rows).__name__}; "
+                "a DataFrame becomes one with pyarrow.Table.from_pandas"
+            )
         for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
             inputs = Inputs(batch)
             if self.next_offset is not None and self.next_offset + inputs.rows > 2**63:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidelog.columns.schema import HEADERS_TYPE
+from tidelog.columns.schema import ALL_COLUMNS, HEADERS_TYPE
 from tidelog.errors import InvalidRequestError
 from tidelog.kernels.encode import Input
 from tidelog.records.batch import BATCH_HEADER_SIZE
@@ -13,7 +13,7 @@ from tidelog.records.record import MAX_RECORD_OVERHEAD, NO_TIMESTAMP
 
 __all__ = ["Inputs", "binary_words", "cast_column"]
 
-_COLUMNS = frozenset({"key", "value", "timestamp", "headers"})
+_COLUMNS = ("key", "value", "timestamp", "headers")
 _LENGTHS = 5 + 5 + 5  # of key, value and the number of headers
 _HEADER_LENGTHS = 5 + 5
 _TICKS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
@@ -36,16 +36,18 @@ class Inputs:
     """The columns of one RecordBatch, cast to what is stored. Holds on to their memory."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
-        for name in _COLUMNS:
+        for name in batch.schema.names:
             if batch.schema.names.count(name) > 1:
                 raise InvalidRequestError(f"there are two columns {name!r}")
+            if name not in ALL_COLUMNS:  # a typing error would otherwise store nulls
+                raise InvalidRequestError(f"column {name!r} cannot be stored; there are {', '.join(_COLUMNS)}")
         self.rows = batch.num_rows
         self._key = _binary(batch, "key")
         self._value = _binary(batch, "value")
         self._timestamps = _milliseconds(batch)
         self._headers = _headers(batch)
-        if not _COLUMNS & set(batch.schema.names):
-            raise InvalidRequestError(f"none of the columns {', '.join(sorted(_COLUMNS))} is there")
+        if not set(_COLUMNS) & set(batch.schema.names):
+            raise InvalidRequestError(f"none of the columns {', '.join(_COLUMNS)} is there")
 
     def fill(self, words: np.ndarray[Any, np.dtype[np.int64]]) -> None:
         """Tell the kernel where everything is."""
@@ -99,6 +101,8 @@ def _milliseconds(batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
     array = _column(batch, "timestamp")
     if array is None:
         return np.full(batch.num_rows, NO_TIMESTAMP, np.int64)
+    if not (pa.types.is_timestamp(array.type) or pa.types.is_integer(array.type) or pa.types.is_null(array.type)):
+        raise InvalidRequestError(f"timestamps of type {array.type}: they are Arrow timestamps or milliseconds")
     ticks_per_ms = 1
     if pa.types.is_timestamp(array.type):
         if array.type.unit == "s":

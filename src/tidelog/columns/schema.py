@@ -22,7 +22,7 @@ RECORD_COLUMNS: dict[str, pa.DataType] = {
     "key": pa.binary(),
     "value": pa.binary(),
     "offset": pa.int64(),
-    "timestamp": pa.timestamp("ms", "UTC"),
+    "timestamp": pa.timestamp("ms", "UTC"),  # -1 where a record has none, as in Spark's source
     "headers": HEADERS_TYPE,  # null for a record without headers
     "sequence": pa.int32(),
 }
@@ -56,6 +56,8 @@ def schema_of(columns: Iterable[str] | None = None, timestamp_unit: TimestampUni
     """
     if timestamp_unit not in ("ms", "us"):
         raise InvalidRequestError(f"timestamp unit {timestamp_unit!r}, known are 'ms' and 'us'")
+    if isinstance(columns, str):
+        raise InvalidRequestError(f"columns are a list of names; for one column write [{columns!r}]")
     fields = []
     for name in DEFAULT_COLUMNS if columns is None else columns:
         if name not in ALL_COLUMNS:

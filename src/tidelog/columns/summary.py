@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidelog.kernels.headers import Checksum, HeaderScan, scan_headers
+from tidelog.kernels.headers import Checksum, HeaderScan, Seen, StopReason, scan_headers
 from tidelog.kernels.messages import open_messages
+from tidelog.records.batches import read_batches
 from tidelog.records.java import wrap_int64
 
 __all__ = ["LogSummary", "scan", "summarize"]
@@ -69,12 +70,16 @@ class LogSummary:
     last_offset: int | None = None
     min_batch_timestamp_ms: int | None = None  # the smallest of the batches' largest times
     max_timestamp_ms: int | None = None
-    wrong_checksums: int = 0
+    wrong_checksums: int | None = None  # None where checksums were not compared
+    trailing_bytes: int = 0  # behind the last complete batch of the last stretch
 
     def add(self, buffer: Any, found: HeaderScan) -> None:
         """Count the batches of one more stretch, which follows those counted so far."""
+        self.trailing_bytes = len(memoryview(buffer).cast("B")) - found.end
         sound = found.pick(found.checksums != Checksum.WRONG)
-        self.wrong_checksums += len(found.rows) - len(sound.rows)
+        wrong = len(found.rows) - len(sound.rows)
+        if wrong or found.seen & Seen.CHECKED:
+            self.wrong_checksums = (self.wrong_checksums or 0) + wrong
         if not len(sound.rows):
             return
         for run in sound.runs():
@@ -110,7 +115,7 @@ class LogSummary:
 
 
 def summarize(buffers: Iterable[Any], *, verify: bool = False) -> LogSummary:
-    """Totals over stretches of log that follow each other.
+    """Totals over stretches of log that follow each other; a length that no batch can have raises CorruptRecordError.
 
     >>> from tidelog.records import NewRecord, build_batch
     >>> summary = summarize([build_batch([NewRecord(b"k", b"v", 5), NewRecord(b"k", b"w", 9)])])
@@ -119,5 +124,8 @@ def summarize(buffers: Iterable[Any], *, verify: bool = False) -> LogSummary:
     """
     summary = LogSummary()
     for buffer in buffers:
-        summary.add(buffer, scan_headers(buffer, verify=verify))
+        found = scan_headers(buffer, verify=verify)
+        summary.add(buffer, found)
+        if found.reason is StopReason.CORRUPT:  # the readable path says what is wrong at that place
+            next(read_batches(memoryview(buffer).cast("B"), found.end))
     return summary
