@@ -23,8 +23,10 @@ from tidelog.errors import (
     TidelogError,
     UnsupportedCompressionError,
 )
+from tidelog.kernels.bodies import open_bodies
+from tidelog.kernels.headers import scan_headers
 from tidelog.records import BatchHeader, Codec, NewRecord, RecordBatch, build_batch, build_message_set, compress
-from tidelog.records.varint import write_varint
+from tidelog.records.varint import write_unsigned_varint, write_varint
 
 T = 1_700_000_000_000
 
@@ -419,3 +421,58 @@ def test_errors_of_a_file_name_the_file(tmp_path: Path) -> None:
         list(decode_file(tmp_path))
     with pytest.raises(StorageError, match="No such file"):
         list(decode_file(tmp_path / "absent.log"))
+
+
+def test_a_body_that_fills_its_scratch_to_the_last_bytes_is_not_moved_from_before_it() -> None:
+    """The scratch of a run of streams is a guess that a sender can compute; so is a body that just fits it."""
+    literal, copies = b"0123456789", 1260
+    plain_size = len(literal) + 64 * copies
+    preamble = bytearray()
+    write_unsigned_varint(preamble, plain_size)
+    stream = (
+        bytes(preamble) + bytes([(len(literal) - 1) << 2]) + literal + (bytes([63 << 2 | 2]) + b"\x0a\x00") * copies
+    )
+    header = BatchHeader(0, 0, -1, 2, 0, Codec.SNAPPY, 0, 0, 0, -1, -1, -1, 1)
+    log = bytes(header.seal(stream))
+    scratch = 4 * len(stream) + 64 * 1024
+    assert scratch - 64 < plain_size <= scratch
+    bodies = open_bodies(log, scan_headers(log))
+    assert bodies.table[0, 2] - bodies.table[0, 1] >= 64
+    assert len(bodies.owners) == 4  # the buffer, two columns of the scan, the scratch: nothing was moved
+    with pytest.raises(InvalidRecordError):
+        list(decode(log))
+
+
+def test_small_batches_that_grow_together_are_opened_a_few_at_a_time() -> None:
+    body = compress(Codec.ZSTD, bytes(16 << 20))
+    log = b"".join(bytes(BatchHeader(0, 0, -1, 2, 0, Codec.ZSTD, 0, 0, 0, -1, -1, -1, 1).seal(body)) for _ in range(40))
+    scan = scan_headers(log)
+    bodies = open_bodies(log, scan)
+    assert bodies.broken is None
+    assert len(bodies.table) == 4  # of 40: 64 MiB
+    assert bodies.size == 64 << 20
+
+
+def test_rows_of_batches_opened_in_several_steps_are_all_there() -> None:
+    value = bytes(24 << 20)
+    log = b"".join(
+        bytes(build_batch([NewRecord(b"%d" % number, value)], base_offset=number, codec=Codec.LZ4))
+        for number in range(7)
+    )
+    assert [row for rows in decode(log, ["key"]) for row in rows["key"].to_pylist()] == [b"%d" % n for n in range(7)]
+
+
+def test_a_scan_of_another_buffer_is_refused() -> None:
+    log = bytes(build_batch([NewRecord(b"k", b"v" * 100)]) * 3)
+    for verify in (True, False):
+        with pytest.raises(InvalidRequestError, match="not of this buffer"):
+            list(ColumnDecoder(verify=verify).decode_scanned(log[:200], scan_headers(log)))
+
+
+def test_a_buffer_cannot_be_resized_while_it_is_decoded() -> None:
+    log = bytearray(build_batch([NewRecord(b"k", b"v")]) * 3)
+    rows = ColumnDecoder(max_rows=1).decode_scanned(log, scan_headers(log))
+    next(rows)
+    with pytest.raises(BufferError):
+        log.clear()
+    assert sum(batch.num_rows for batch in rows) == 2

@@ -56,14 +56,13 @@ class DirectKernels:
         found = 0
         for capacity in (1, 2, 6):
             positions, checksums = self._positions.end - 8 * capacity, self._checksums.end - capacity
-            found, end, reason, *_ = headers.scan(
-                address, len(view), self._rows.end - ROW_SIZE * capacity, positions, checksums, capacity
-            )
+            table = self._rows.end - ROW_SIZE * capacity
+            found, end, reason, *_ = headers.scan(address, len(view), table, positions, checksums, capacity)
             assert found <= capacity
             assert end <= len(view)
             if reason != headers.StopReason.FULL:
-                headers.check_batches(address, positions, checksums, found)
-                headers.check_messages(address, positions, checksums, found)
+                headers.check_batches(address, table, positions, checksums, found)
+                headers.check_messages(address, table, positions, checksums, found)
                 break
         return found
 

@@ -349,3 +349,25 @@ def test_a_codec_may_be_given_by_name() -> None:
 def test_only_timestamps_and_milliseconds_are_times(data_type: pa.DataType) -> None:
     with pytest.raises(InvalidRequestError, match="timestamps of type"):
         encode(pa.table({"timestamp": pa.array([None], data_type)}))
+
+
+def test_two_encodings_may_be_under_way_at_once() -> None:
+    first = pa.table({"value": pa.array([b"a" * 1000] * 20_000)})
+    second = pa.table({"value": pa.array([b"b" * 10] * 3)})
+    encoder = columns.ColumnEncoder()
+    stretches = encoder.encode(first)
+    parts = [bytes(next(stretches).data)]
+    others = b"".join(part.data for part in encoder.encode(second))
+    parts += [bytes(part.data) for part in stretches]
+    assert len(parts) > 1
+    values = {record.value for part in parts for batch in read_batches(part) for record in batch}
+    assert values == {b"a" * 1000}
+    offsets = [record.offset for data in (*parts, others) for batch in read_batches(data) for record in batch]
+    assert sorted(offsets) == list(range(20_003))
+
+
+@pytest.mark.parametrize("names", [("key", "val"), ("k", "value"), ("key",)])
+def test_headers_have_a_key_and_a_value(names: tuple[str, ...]) -> None:
+    element = pa.struct([(name, pa.string()) for name in names])
+    with pytest.raises(InvalidRequestError, match="key and value"):
+        encode(pa.table({"headers": pa.array([[dict.fromkeys(names, "x")]], pa.list_(element))}))

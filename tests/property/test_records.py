@@ -248,8 +248,8 @@ def test_any_bytes_behind_a_sound_prefix_are_read_or_refused(
 def test_any_body_under_a_right_checksum_is_read_or_refused(
     body: bytes, codec: Codec, count: int, attributes: int
 ) -> None:
-    header = RecordBatch(empty_batch(base_offset=0, last_offset=count, max_timestamp_ms=0)).header
-    header = header._replace(records_count=count, attributes=attributes & ~0x07 | codec)
+    header = RecordBatch(empty_batch(base_offset=0, last_offset=max(count, 0), max_timestamp_ms=0)).header
+    header = header._replace(records_count=count, last_offset_delta=count, attributes=attributes & ~0x07 | codec)
     for content in (body, compress(codec, body)):
         read_everything(bytes(header.seal(content)))
 

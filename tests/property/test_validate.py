@@ -86,3 +86,11 @@ def test_times_at_the_bounds_are_allowed() -> None:
     assert validate_batch(batch, earliest_ms=3, latest_ms=7).first_early_or_late == -1
     assert validate_batch(batch, earliest_ms=4, latest_ms=7).first_early_or_late == 2
     assert validate_batch(batch, earliest_ms=3, latest_ms=6).first_early_or_late == 1
+
+
+@pytest.mark.parametrize(("position", "value"), [(11, 1), (16, 0), (16, 3)])
+def test_length_and_magic_are_checked_though_no_checksum_covers_them(position: int, value: int) -> None:
+    batch = build_batch([NewRecord(b"k", b"v")])
+    batch[position] = value
+    with pytest.raises(CorruptRecordError, match="expected"):
+        validate_batch(batch)

@@ -445,3 +445,27 @@ def test_bytes_that_cannot_be_written_cannot_be_stamped() -> None:
 def test_a_header_name_without_utf8_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="surrogate"):
         build_batch([NewRecord(b"k", b"v", headers=(Header("\ud800", b""),))])
+
+
+def test_a_time_that_is_refused_leaves_the_batch_as_it_was() -> None:
+    batch = RecordBatch(build_batch([NewRecord(b"k", b"v", 5)]))
+    before = bytes(batch.buffer)
+    with pytest.raises(InvalidRequestError):
+        batch.set_max_timestamp(TimestampType.LOG_APPEND_TIME, 2**70)
+    assert bytes(batch.buffer) == before
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        NewRecord("k", b"v"),  # type: ignore[arg-type]
+        NewRecord(b"k", 5),  # type: ignore[arg-type]
+        NewRecord(b"k", b"v", headers=(Header(b"n", b""),)),  # type: ignore[arg-type]
+    ],
+)
+def test_a_record_that_is_refused_leaves_the_builder_as_it_was(record: NewRecord) -> None:
+    builder = BatchBuilder().append(NewRecord(b"k", b"v"))
+    before = builder.build()
+    with pytest.raises(InvalidRequestError):
+        builder.append(record)
+    assert builder.build() == before

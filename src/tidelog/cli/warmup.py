@@ -51,5 +51,8 @@ def _progress() -> Iterator[Callable[[str, float], None] | None]:
 
 def _short(path: Path) -> str:
     """The path as a person would type it: `~` for the home directory."""
-    home = Path.home()
+    try:
+        home = Path.home()
+    except RuntimeError:  # a user without an entry in the password file
+        return str(path)
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

@@ -10,10 +10,9 @@ import stat
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from tidelog.errors import CorruptRecordError, StorageError
-from tidelog.kernels.headers import DEFAULT_WINDOW_SIZE, HeaderScan, StopReason, scan_headers
+from tidelog.errors import StorageError
+from tidelog.kernels.headers import DEFAULT_WINDOW_SIZE, HeaderScan, StopReason, ensure_not_corrupt, scan_headers
 from tidelog.kernels.memory import SLACK
-from tidelog.records.legacy import MIN_MESSAGE_SIZE
 
 __all__ = ["DEFAULT_CHUNK_SIZE", "Chunk", "FileSource", "Source", "read_chunks"]
 
@@ -116,11 +115,7 @@ def read_chunks(
         if scan.end:
             yield Chunk(memoryview(buffer), position, scan)
         position += scan.end
-        if scan.reason is StopReason.CORRUPT:
-            length = int.from_bytes(view[scan.end + 8 : scan.end + 12], "big", signed=True)
-            raise CorruptRecordError(
-                f"position {position}: a batch length of {length}, the smallest is {MIN_MESSAGE_SIZE}"
-            )
+        ensure_not_corrupt(view, scan, base_position=position - scan.end)
         if filled < len(view):
             return
 

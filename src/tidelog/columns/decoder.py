@@ -20,15 +20,17 @@ from tidelog.columns.chunks import FileSource, read_chunks
 from tidelog.columns.groups import Group, Stretch, groups_of
 from tidelog.columns.record_columns import BrokenBatch, RecordColumns
 from tidelog.columns.schema import CONSTANT_COLUMNS, TimestampUnit, schema_of
-from tidelog.errors import CorruptionError, InvalidRequestError
-from tidelog.kernels.headers import HeaderScan, Seen, StopReason, check_headers, scan_windows
-from tidelog.records.batches import read_batches
+from tidelog.errors import CorruptionError, InvalidRecordError, InvalidRequestError
+from tidelog.kernels.buffers import hold
+from tidelog.kernels.headers import HeaderScan, Seen, check_headers, ensure_not_corrupt, scan_windows
+from tidelog.kernels.memory import SLACK
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
 
 __all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_MAX_ROWS", "ColumnDecoder", "decode", "decode_file"]
 
 DEFAULT_MAX_ROWS = 131_072
 DEFAULT_MAX_BYTES = 8 << 20
+_MAX_BOUND = 2**31 - 1 - SLACK
 
 
 def decode(buffer: Any, columns: Sequence[str] | None = None, **options: Any) -> Iterator[pa.RecordBatch]:
@@ -90,7 +92,7 @@ class ColumnDecoder:
     ) -> None:
         self.schema = schema_of(columns, timestamp_unit)
         self.constants = dict(constants or {})
-        self._check(max_rows, max_bytes)
+        self._check(max_rows, max_bytes, max_decompressed)
         self.verify = verify
         self.max_rows = max_rows
         self.max_bytes = max_bytes
@@ -99,7 +101,7 @@ class ColumnDecoder:
         self._unit = timestamp_unit
         self._repeated = BatchColumns()
 
-    def _check(self, max_rows: int, max_bytes: int) -> None:
+    def _check(self, max_rows: int, max_bytes: int, max_decompressed: int) -> None:
         for name in self.constants.keys() - CONSTANT_COLUMNS.keys():
             raise InvalidRequestError(f"no constant {name!r}; there are {', '.join(CONSTANT_COLUMNS)}")
         for name in CONSTANT_COLUMNS.keys() & set(self.schema.names):
@@ -109,8 +111,9 @@ class ColumnDecoder:
                 pa.scalar(self.constants[name], CONSTANT_COLUMNS[name])
             except (pa.ArrowException, OverflowError, TypeError) as error:
                 raise InvalidRequestError(f"constant {self.constants[name]!r} of column {name!r}: {error}") from None
-        if max_rows < 1 or max_bytes < 1:
-            raise InvalidRequestError(f"max_rows {max_rows}, max_bytes {max_bytes}: both are at least 1")
+        for bound, value in (("max_rows", max_rows), ("max_bytes", max_bytes), ("max_decompressed", max_decompressed)):
+            if not 1 <= value <= _MAX_BOUND:  # Arrow counts the bytes of a column in 32 bits
+                raise InvalidRequestError(f"{bound} {value}: it lies between 1 and {_MAX_BOUND}")
 
     def decode(self, buffer: Any, *, base_position: int = 0) -> Iterator[pa.RecordBatch]:
         """The records of the complete batches in `buffer`. An incomplete one at the end ends the iteration.
@@ -119,8 +122,7 @@ class ColumnDecoder:
         """
         for scan in scan_windows(buffer):
             yield from self.decode_scanned(buffer, scan, base_position=base_position)
-            if scan.reason is StopReason.CORRUPT:  # the readable path says what is wrong at that place
-                next(read_batches(memoryview(buffer).cast("B"), scan.end))
+            ensure_not_corrupt(buffer, scan, base_position=base_position)
 
     def decode_scanned(self, buffer: Any, scan: HeaderScan, *, base_position: int = 0) -> Iterator[pa.RecordBatch]:
         """The records of those batches of `buffer` that a scan of it, or a selection of the scan, names.
@@ -128,13 +130,15 @@ class ColumnDecoder:
         What is wrong with a batch is raised once the records before it have been delivered. Checksums that the scan
         did not compare are compared here, those of plain batches by the decoder itself.
         """
+        buffer = hold(buffer)
         stretch = Stretch(buffer, base_position, self.max_decompressed, self.verify)
         if self.verify and scan.seen & (Seen.LEGACY | Seen.COMPRESSED):
             scan = check_headers(buffer, scan)
         for run in scan.runs():
             first_wrong = run.first_wrong()
-            if first_wrong != 0:
-                for group in groups_of(stretch, run.before(first_wrong), self.max_rows, self.max_bytes):
+            sound = run if first_wrong is None else run.first(first_wrong)
+            if len(sound.rows):
+                for group in groups_of(stretch, sound, self.max_rows, self.max_bytes):
                     yield from self._decode_group(group)
             if first_wrong is not None:
                 stretch.explain(run, first_wrong)
@@ -172,8 +176,7 @@ class ColumnDecoder:
                 return fixed_array(pa.int64(), length, records.offsets)
             case "timestamp":
                 if self._unit == "us":
-                    milliseconds = as_numpy(records.timestamps, np.int64)
-                    np.multiply(milliseconds, 1000, out=milliseconds)
+                    _to_microseconds(as_numpy(records.timestamps, np.int64))
                 return fixed_array(self.schema.field(name).type, length, records.timestamps)
             case "sequence":
                 return group.sequences(records, self._repeated)
@@ -183,3 +186,10 @@ class ColumnDecoder:
                 return self._repeated.repeat(name, group.positions(), group)
             case _:
                 return self._repeated.repeat(name, group.batch_values(name), group)
+
+
+def _to_microseconds(milliseconds: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+    """Multiply in place; a time that has no microseconds in 64 bits is refused, as Spark refuses it."""
+    if milliseconds.size and max(-int(milliseconds.min()), int(milliseconds.max())) > (2**63 - 1) // 1000:
+        raise InvalidRecordError("a timestamp beyond the year 294,246 does not fit microseconds; decode in 'ms'")
+    np.multiply(milliseconds, 1000, out=milliseconds)

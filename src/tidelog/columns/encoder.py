@@ -66,7 +66,7 @@ def encode(rows: pa.RecordBatch | pa.Table, **options: Any) -> bytes:
 
 
 class ColumnEncoder:
-    """Encodes rows into version 2 batches; offsets and sequences go on from call to call.
+    """Encodes rows into version 2 batches; offsets and sequences go on from call to call. For one thread at a time.
 
     Args:
         batch_size: the producer's `batch.size`: bytes of a batch before compression, unless one record needs more.
@@ -90,7 +90,7 @@ class ColumnEncoder:
         base_sequence: int = NO_SEQUENCE,
         is_transactional: bool = False,
     ) -> None:
-        codec = Codec.from_name(codec) if isinstance(codec, str) else codec
+        codec = Codec.from_name(codec) if isinstance(codec, str) else Codec.from_id(codec)
         check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control=False)
         for name, value, smallest, bits in (
             ("base_offset", base_offset or 0, 0, 64),
@@ -125,31 +125,34 @@ class ColumnEncoder:
                 raise InvalidRequestError(
                     f"{inputs.rows} rows from offset {self.next_offset} on: offsets end at 2**63 - 1"
                 )
-            inputs.fill(self._words)
             yield from self._stretches(inputs)
 
     def _stretches(self, inputs: Inputs) -> Iterator[EncodedBatches]:
-        self._words[Input.BASE_OFFSET] = -1 if self.next_offset is None else self.next_offset
-        self._words[Input.BASE_SEQUENCE] = self.next_sequence
+        words = self._words.copy()  # of this call alone: another may begin before this one is read to its end
+        inputs.fill(words)
         row = 0
         target_size = min(_TARGET_SIZE, inputs.max_encoded_size())
         while row < inputs.rows:
             target = np.empty(target_size + SLACK, np.uint8)
             cuts = np.empty((target_size // _SMALLEST_BATCH + 1, CUT_WORDS), np.int64)
-            self._words[Input.TARGET] = target.ctypes.data
-            self._words[Input.CAPACITY] = target_size
-            self._words[Input.CUTS] = cuts.ctypes.data
-            self._words[Input.MAX_CUTS] = len(cuts)
-            following, size, made = encode_rows(self._words.ctypes.data, row)
+            words[Input.TARGET] = target.ctypes.data
+            words[Input.CAPACITY] = target_size
+            words[Input.CUTS] = cuts.ctypes.data
+            words[Input.MAX_CUTS] = len(cuts)
+            # The kernel counts from the first row of this call.
+            words[Input.BASE_OFFSET] = -1 if self.next_offset is None else self.next_offset - row
+            words[Input.BASE_SEQUENCE] = -1 if self.next_sequence < 0 else (self.next_sequence - row) & MAX_INT32
+            following, size, made = encode_rows(words.ctypes.data, row)
             if following == TOO_LARGE:
                 raise InvalidRequestError("a row with more than 2 GiB of key, value and headers fits no batch")
             if not made:  # one batch needs more than the whole target
-                target_size = 2 * target_size + int(self._words[Input.BATCH_SIZE])
+                target_size = 2 * target_size + int(words[Input.BATCH_SIZE])
                 continue
             encoded = EncodedBatches(target[:size].data, cuts[:made, 1], cuts[:made, 2])
-            yield self._compressor.compress(encoded)
+            # What is handed out counts, whether or not the rest is ever asked for.
+            if self.next_offset is not None:
+                self.next_offset += following - row
+            if self.next_sequence != NO_SEQUENCE:
+                self.next_sequence = increment_sequence(self.next_sequence, following - row)
             row = following
-        if self.next_offset is not None:
-            self.next_offset += inputs.rows
-        if self.next_sequence != NO_SEQUENCE:
-            self.next_sequence = increment_sequence(self.next_sequence, inputs.rows & MAX_INT32)
+            yield self._compressor.compress(encoded)

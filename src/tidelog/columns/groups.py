@@ -52,7 +52,7 @@ class _GroupOfBatches:
         self.length = length
         self._stretch = stretch
         self._scan = scan
-        self._bodies = bodies
+        self.bodies = bodies
 
     def positions(self) -> Int64Array:
         """Of each batch in its file."""
@@ -74,12 +74,12 @@ class BatchGroup(_GroupOfBatches):
     def pick(self, which: slice) -> "BatchGroup":
         """Some of the batches."""
         scan = self._scan.pick(which)
-        return BatchGroup(self._stretch, scan, self._bodies.pick(which), int(_counts(scan).sum()))
+        return BatchGroup(self._stretch, scan, self.bodies.pick(which), int(_counts(scan).sum()))
 
     def decode(self, wanted: Set[str]) -> RecordColumns:
         """The columns of the records; BrokenBatch where one cannot be decoded."""
         verify = self._stretch.verify and not self._scan.seen & Seen.CHECKED
-        return decode_batch_records(self._scan.rows, self._bodies, self.length, wanted, verify=verify)
+        return decode_batch_records(self._scan.rows, self.bodies, self.length, wanted, verify=verify)
 
     def batch_values(self, name: str) -> np.ndarray[Any, Any]:
         """One value a batch of a column that records have from their batch."""
@@ -108,11 +108,11 @@ class MessageGroup(_GroupOfBatches):
 
     def pick(self, which: slice) -> "MessageGroup":
         """Some of the entries."""
-        return MessageGroup(self._stretch, self._scan.pick(which), self._bodies.pick(which), self.counts[which])
+        return MessageGroup(self._stretch, self._scan.pick(which), self.bodies.pick(which), self.counts[which])
 
     def decode(self, wanted: Set[str]) -> RecordColumns:
         """The columns of the records; BrokenBatch where one cannot be decoded."""
-        return decode_message_records(self._scan.rows, self._bodies, self.length, wanted)
+        return decode_message_records(self._scan.rows, self.bodies, self.length, wanted)
 
     def batch_values(self, name: str) -> np.ndarray[Any, Any]:
         """One value an entry of a column that records have from their entry."""
@@ -165,22 +165,29 @@ def groups_of(stretch: Stretch, run: HeaderScan, max_rows: int, max_bytes: int) 
     came out. A batch that cannot be opened raises its error once those before it have been delivered.
     """
     for part in _parts(run, max_rows, max_bytes):
-        whole: Group
-        if run.seen & Seen.LEGACY and run.rows["magic"][0] < 2:
-            bodies, counts = open_messages(stretch.buffer, part, max_size=stretch.max_decompressed)
-            whole = MessageGroup(stretch, part.before(bodies.broken), bodies, counts)
-        else:
-            bodies = open_bodies(stretch.buffer, part, max_size=stretch.max_decompressed)
-            sound = part.before(bodies.broken)
-            length = int(_counts(sound).sum()) if sound.records is None else sound.records
-            whole = BatchGroup(stretch, sound, bodies, length)
-        if bodies.were_compressed:
-            for inner in _cut(whole.counts, bodies.sizes, max_rows, max_bytes):
-                yield whole.pick(inner)
-        else:
-            yield whole
-        if bodies.broken is not None:
-            stretch.explain(part, bodies.broken)
+        rest = part
+        while len(rest.rows):
+            group = _open(stretch, rest)
+            if group.bodies.were_compressed:
+                for inner in _cut(group.counts, group.bodies.sizes, max_rows, max_bytes):
+                    yield group.pick(inner)
+            else:
+                yield group
+            if group.bodies.broken is not None:
+                stretch.explain(rest, group.bodies.broken)
+            opened = len(group.bodies.table)
+            rest = rest.pick(slice(opened, None)) if opened < len(rest.rows) else rest.pick(slice(0))
+
+
+def _open(stretch: Stretch, part: HeaderScan) -> Group:
+    """The batches at the beginning of `part` whose bodies could be opened at once: all, as a rule."""
+    if part.seen & Seen.LEGACY and part.rows["magic"][0] < 2:
+        bodies, counts = open_messages(stretch.buffer, part, max_size=stretch.max_decompressed)
+        return MessageGroup(stretch, part.first(len(bodies.table)), bodies, counts)
+    bodies = open_bodies(stretch.buffer, part, max_size=stretch.max_decompressed)
+    opened = part.first(len(bodies.table))
+    length = int(_counts(opened).sum()) if opened.records is None else opened.records
+    return BatchGroup(stretch, opened, bodies, length)
 
 
 def _parts(run: HeaderScan, max_rows: int, max_bytes: int) -> Iterator[HeaderScan]:

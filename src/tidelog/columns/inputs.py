@@ -119,6 +119,11 @@ def _headers(batch: pa.RecordBatch) -> pa.ListArray | None:
     array = _column(batch, "headers")
     if array is None or array.null_count == len(array):
         return None
+    if not pa.types.is_map(array.type):  # a cast would take a child of another name for absent, and store nulls
+        element = getattr(array.type, "value_type", None)
+        names = [field.name for field in element] if element is not None and pa.types.is_struct(element) else []
+        if sorted(names) != ["key", "value"]:
+            raise InvalidRequestError(f"headers of type {array.type}: they are lists of structs of key and value")
     array = cast_column(array, HEADERS_TYPE, "headers")
     if array.flatten().null_count or array.flatten().field(0).null_count:
         raise InvalidRequestError("a header without a name: names cannot be null")

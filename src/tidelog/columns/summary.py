@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidelog.kernels.headers import Checksum, HeaderScan, Seen, StopReason, scan_headers
+from tidelog.columns.groups import Stretch
+from tidelog.kernels.headers import Checksum, HeaderScan, Seen, ensure_not_corrupt, scan_headers
 from tidelog.kernels.messages import open_messages
-from tidelog.records.batches import read_batches
+from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
 from tidelog.records.java import wrap_int64
 
 __all__ = ["LogSummary", "scan", "summarize"]
@@ -25,6 +26,7 @@ def scan(buffer: Any, *, verify: bool = False, base_position: int = 0) -> pa.Rec
     `count` and `baseOffset` of a legacy wrapper are null: only its content tells. `isValid` is null without `verify`.
     """
     found = scan_headers(buffer, verify=verify)
+    ensure_not_corrupt(buffer, found, base_position=base_position)
     return to_arrow(found, base_position=base_position)
 
 
@@ -99,8 +101,13 @@ class LogSummary:
         self._extend(int(base[0]), last, run.rows["max_timestamp_ms"])
 
     def _add_messages(self, buffer: Any, run: HeaderScan) -> None:
-        _, counts = open_messages(buffer, run)
-        self.records += int(counts.sum())
+        rest = run
+        while len(rest.rows):
+            bodies, counts = open_messages(buffer, rest)
+            self.records += int(counts.sum())
+            if bodies.broken is not None:
+                Stretch(buffer, 0, MAX_DECOMPRESSED_BYTES, verify=False).explain(rest, bodies.broken)
+            rest = rest.pick(slice(len(counts), None))
         times = np.where(run.rows["magic"] == 0, -1, run.legacy["timestamp_ms"])
         self._extend(run.batch_in(buffer, 0).base_offset, int(run.legacy["offset"][-1]), times)
 
@@ -126,6 +133,5 @@ def summarize(buffers: Iterable[Any], *, verify: bool = False) -> LogSummary:
     for buffer in buffers:
         found = scan_headers(buffer, verify=verify)
         summary.add(buffer, found)
-        if found.reason is StopReason.CORRUPT:  # the readable path says what is wrong at that place
-            next(read_batches(memoryview(buffer).cast("B"), found.end))
+        ensure_not_corrupt(buffer, found)
     return summary

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tidelog.kernels.buffers import address_of
+from tidelog.errors import InvalidRequestError
+from tidelog.kernels.buffers import address_of, hold
 from tidelog.kernels.decode import BODY_WORDS, ROW_SIZE
 from tidelog.kernels.decompress import Decompressor
 from tidelog.kernels.headers import HeaderScan, Seen
@@ -25,12 +26,13 @@ __all__ = ["Bodies", "Int64Array", "open_bodies"]
 Int64Array = np.ndarray[Any, np.dtype[np.int64]]
 
 _CODEC_BITS = 0x07
+DEFAULT_BUDGET = 64 << 20
 
 
 class Bodies(NamedTuple):
     """Addresses of bodies, [batch, (first, end, limit)], and the memory that keeps them true.
 
-    Where a stream is broken, the table ends before it.
+    The table may end early: before a stream that is `broken`, or when enough has been decompressed at once.
     """
 
     table: Int64Array
@@ -50,18 +52,28 @@ class Bodies(NamedTuple):
         return Bodies(table, self.owners, int((table[:, 1] - table[:, 0]).sum()), self.were_compressed)
 
 
-def open_bodies(buffer: Any, scan: HeaderScan, *, max_size: int = MAX_DECOMPRESSED_BYTES) -> Bodies:
+def open_bodies(
+    buffer: Any, scan: HeaderScan, *, max_size: int = MAX_DECOMPRESSED_BYTES, budget: int = DEFAULT_BUDGET
+) -> Bodies:
     """The bodies of version 2 batches that a scan of `buffer` found; none may decompress to more than `max_size`.
+
+    Once each codec has given `budget` bytes, the table ends, and the caller comes again for the rest: small batches
+    can decompress to any amount of memory together.
 
     An empty batch has no body worth opening, whatever follows its header.
     """
-    address, size = address_of(buffer)
+    view = hold(buffer)
+    address, size = address_of(view)
     count = len(scan.rows)
     rows, positions = np.ascontiguousarray(scan.rows), np.ascontiguousarray(scan.positions)
     table = np.empty((count, 3), np.int64)
     total, tight = locate(address, size, rows.ctypes.data, positions.ctypes.data, count, table.ctypes.data)
-    owners: list[object] = [buffer]
+    if tight < 0:
+        scan.ensure_of(view)
+        raise InvalidRequestError("the scan names a batch that is smaller than its header")
+    owners: list[object] = [view, rows, positions]
     broken: int | None = None
+    end = count
     were_compressed = bool(scan.seen & Seen.COMPRESSED)
     if were_compressed:
         codecs = scan.rows["attributes"] & _CODEC_BITS
@@ -69,12 +81,14 @@ def open_bodies(buffer: Any, scan: HeaderScan, *, max_size: int = MAX_DECOMPRESS
         decompressor = Decompressor(max_size)
         for codec in np.unique(codecs[codecs != Codec.NONE]):
             which = np.flatnonzero(codecs == codec)
-            opened = decompressor.open(int(codec), buffer, table[which])
-            table[which] = opened.table
+            opened = decompressor.open(int(codec), view, table[which], budget)
+            table[which[: opened.done]] = opened.table
             owners.append(opened.owners)
-            if opened.broken is not None:
-                broken = min(int(which[opened.broken]), len(table) if broken is None else broken)
-        table = table[:broken]
+            if opened.done < len(which):  # this one is broken, or there was enough
+                stop = int(which[opened.done])
+                if stop < end:
+                    end, broken = stop, stop if opened.is_broken else None
+        table = table[:end]
         total, tight = int((table[:, 1] - table[:, 0]).sum()), int((table[:, 2] - table[:, 1] < SLACK).sum())
     if tight:
         owners.append(_give_room(table))
@@ -83,13 +97,18 @@ def open_bodies(buffer: Any, scan: HeaderScan, *, max_size: int = MAX_DECOMPRESS
 
 @kernel("UniTuple(int64, 2)(int64, int64, int64, int64, int64, int64)")
 def locate(address: int, size: int, rows: int, positions: int, count: int, table: int) -> tuple[int, int]:
-    """Fill the table with where the bodies of `count` batches lie: bytes of all, and how many have no room behind."""
+    """Fill the table with where the bodies of `count` batches lie: bytes of all, and how many have no room behind.
+
+    That is -1 where a batch is not inside the buffer: the scan was of another one.
+    """
     limit = address + size
     total = 0
     tight = 0
     for index in range(count):
         batch = address + word_at(positions, index)
         end = batch + PREFIX_SIZE + big_i32(rows + ROW_SIZE * index + 8)
+        if batch < address or end > limit or end - batch < BATCH_HEADER_SIZE:
+            return 0, -1
         put_word(table, BODY_WORDS * index, batch + BATCH_HEADER_SIZE)
         put_word(table, BODY_WORDS * index + 1, end)
         put_word(table, BODY_WORDS * index + 2, limit)
@@ -99,9 +118,9 @@ def locate(address: int, size: int, rows: int, positions: int, count: int, table
 
 
 def _give_room(table: Int64Array) -> object:
-    """Move bodies, and their headers with them, that end too close to the end of readable memory.
+    """Move bodies, and their headers with them, that end too close to the end of the buffer.
 
-    Gives back the memory they moved to.
+    Only bodies that are stored plain can: those that were decompressed have room. Gives back the memory they moved to.
     """
     which = np.flatnonzero(table[:, 2] - table[:, 1] < SLACK)
     sizes = table[which, 1] - table[which, 0] + BATCH_HEADER_SIZE

@@ -1,6 +1,7 @@
 """Addresses of Python's buffers, for kernels.
 
-The caller keeps the object alive, and does not resize it, while a kernel works on its address.
+An address is true only while the buffer is held: callers keep the memoryview until the kernel is back, so that nobody
+can free or resize the memory meanwhile, even from another thread (kernels release the GIL).
 """
 
 from ctypes import addressof, c_char
@@ -8,11 +9,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["address_of"]
+__all__ = ["address_of", "hold"]
+
+
+def hold(buffer: Any) -> memoryview:
+    """A view of any object with contiguous bytes: bytes, memoryview, mmap, array, Arrow buffer. While it lives, the
+    object can be neither freed nor resized."""
+    return memoryview(buffer).cast("B")
 
 
 def address_of(buffer: Any) -> tuple[int, int]:
-    """Address and size in bytes of any object with contiguous bytes: bytes, memoryview, mmap, array, Arrow buffer."""
+    """Address and size in bytes of a buffer that the caller holds."""
     view = memoryview(buffer)
     if not view.readonly and view.nbytes:  # the short way, which matters for a broker's small batches
         return addressof(c_char.from_buffer(view)), view.nbytes

@@ -13,6 +13,7 @@ One thing is not equal: isal takes Huffman codes that are not complete, which zl
 pass for that reason, since its checksum is verified, but one that was made so on purpose does.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ import zstandard
 from isal import isal_zlib
 
 from tidelog.errors import TidelogError
-from tidelog.kernels.buffers import address_of
+from tidelog.kernels.buffers import address_of, hold
 from tidelog.kernels.lz4 import BROKEN, LARGEST_BLOCK, decompress_lz4
 from tidelog.kernels.memory import SLACK
 from tidelog.kernels.snappy import decompress_snappy
@@ -47,11 +48,21 @@ _ZSTD_RLE_BLOCK, _ZSTD_PACKED_BLOCK = 1, 2
 
 
 class Opened(NamedTuple):
-    """Where the streams were decompressed to, or the index of the first that is broken."""
+    """Where streams were decompressed to: all of them, or those before one that is broken, or as many as are enough."""
 
     table: Int64Array  # [stream, (first address, end, end of readable memory)]
     owners: Sequence[object]  # the memory that keeps the addresses true
-    broken: int | None = None
+    is_broken: bool = False
+
+    @property
+    def done(self) -> int:
+        """How many; where that is not all, the next one is broken or was left for later."""
+        return len(self.table)
+
+    @property
+    def broken(self) -> int | None:
+        """The index of the stream that is broken."""
+        return self.done if self.is_broken else None
 
 
 class Decompressor:
@@ -61,13 +72,16 @@ class Decompressor:
         self.max_size = max_size
         self.magic = magic
 
-    def open(self, codec: int, buffer: Any, streams: Int64Array) -> Opened:
-        """Decompress streams that lie in `buffer`, given as rows of (first address, end, end of readable memory)."""
+    def open(self, codec: int, buffer: memoryview, streams: Int64Array, budget: int = sys.maxsize) -> Opened:
+        """Decompress streams that lie in `buffer`, given as rows of (first address, end, end of readable memory).
+
+        It stops when the plain bytes reach `budget`, which one stream may exceed.
+        """
         if codec == Codec.LZ4:
-            return self._run(self._lz4, streams)
+            return self._run(self._lz4, streams, budget)
         if codec == Codec.SNAPPY:
-            return self._run(self._snappy, streams)
-        return self._one_by_one(codec, buffer, streams)
+            return self._run(self._snappy, streams, budget)
+        return self._one_by_one(codec, buffer, streams, budget)
 
     def _lz4(self, streams: int, count: int, results: int, target: int, capacity: int) -> tuple[int, int]:
         return decompress_lz4(streams, count, results, target, capacity, self.max_size, int(self.magic != 0))
@@ -75,13 +89,15 @@ class Decompressor:
     def _snappy(self, streams: int, count: int, results: int, target: int, capacity: int) -> tuple[int, int]:
         return decompress_snappy(streams, count, results, target, capacity, self.max_size)
 
-    def _run(self, kernel: Callable[[int, int, int, int, int], tuple[int, int]], streams: Int64Array) -> Opened:
+    def _run(
+        self, kernel: Callable[[int, int, int, int, int], tuple[int, int]], streams: Int64Array, budget: int
+    ) -> Opened:
         streams = np.ascontiguousarray(streams)
         table = np.empty_like(streams)
         owners: list[object] = []
         enough = self.max_size + LARGEST_BLOCK  # no stream ever fills more before it is refused
-        done = capacity = 0
-        while done < len(streams):
+        done = capacity = total = 0
+        while done < len(streams) and total < budget:
             left = int((streams[done:, 1] - streams[done:, 0]).sum())
             capacity = max(_GUESSED_RATIO * left + _GUESSED_EXTRA, min(_GROWTH * capacity, enough))
             scratch = np.empty(capacity + SLACK, np.uint8)
@@ -95,30 +111,35 @@ class Decompressor:
             done += opened
             if opened:
                 owners.append(scratch)
+                total += int(table[done - 1, 1]) - int(table[done - opened, 0])
                 capacity = 0
             if outcome == BROKEN:
-                return Opened(table, owners, done)
-        return Opened(table, owners)
+                return Opened(table[:done], owners, is_broken=True)
+        return Opened(table[:done], owners)
 
-    def _one_by_one(self, codec: int, buffer: Any, streams: Int64Array) -> Opened:
-        view, (address, _) = memoryview(buffer).cast("B"), address_of(buffer)
+    def _one_by_one(self, codec: int, buffer: memoryview, streams: Int64Array, budget: int) -> Opened:
+        address, _ = address_of(buffer)
         # Each result is copied: a library that gets its memory back works in the same few pages all the time.
         plain = bytearray()
         edges = [0]
+        is_broken = False
         for start, end, _ in streams.tolist():
+            if len(plain) >= budget:
+                break
             try:
-                plain += self._decompress(codec, view[start - address : end - address])
-            except TidelogError:
+                plain += self._decompress(codec, buffer[start - address : end - address])
+            except TidelogError:  # whoever asks for this stream again will be told why
+                is_broken = True
                 break
             edges.append(len(plain))
-        done = len(edges) - 1
         plain += bytes(SLACK)
-        table = np.empty_like(streams)
-        table[:done, 0] = edges[:-1]
-        table[:done, 1] = edges[1:]
-        table[:done, 2] = len(plain)
-        table[:done] += address_of(plain)[0]
-        return Opened(table, [plain], done if done < len(streams) else None)
+        held = hold(plain)
+        table = np.empty((len(edges) - 1, streams.shape[1]), np.int64)
+        table[:, 0] = edges[:-1]
+        table[:, 1] = edges[1:]
+        table[:, 2] = len(plain)
+        table += address_of(held)[0]
+        return Opened(table, [held], is_broken)
 
     def _decompress(self, codec: int, stream: memoryview) -> bytes:
         data = None

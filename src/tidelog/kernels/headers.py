@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tidelog.kernels.buffers import address_of
+from tidelog.errors import CorruptRecordError, InvalidRequestError
+from tidelog.kernels.buffers import address_of, hold
 from tidelog.kernels.crc32 import crc32_at
 from tidelog.kernels.crc32c import crc32c_at
 from tidelog.kernels.decode import ROW_SIZE
@@ -29,6 +30,7 @@ __all__ = [
     "Seen",
     "StopReason",
     "check_headers",
+    "ensure_not_corrupt",
     "scan_headers",
     "scan_windows",
 ]
@@ -124,6 +126,11 @@ class HeaderScan(NamedTuple):
         rows, positions, checksums = self.rows[which], self.positions[which], self.checksums[which]
         return HeaderScan(rows, positions, checksums, self.end, self.reason, self.seen)
 
+    def ensure_of(self, view: memoryview) -> None:
+        """Raise InvalidRequestError if a batch would lie outside `view`: then another buffer was scanned."""
+        if len(self.rows) and (self.positions.min() < 0 or (self.positions + self.sizes).max() > len(view)):
+            raise InvalidRequestError("the scan is not of this buffer: a batch would reach beyond its end")
+
     def first_wrong(self) -> int | None:
         """The index of the first batch whose checksum is wrong."""
         if not self.seen & Seen.WRONG_CHECKSUM:
@@ -136,9 +143,9 @@ class HeaderScan(NamedTuple):
         start = int(self.positions[index])
         return batch_of(memoryview(buffer).cast("B")[start : start + 12 + int(self.rows["batch_length"][index])])
 
-    def before(self, index: int | None) -> "HeaderScan":
-        """The batches before one of them; all for None."""
-        return self if index is None else self.pick(slice(index))
+    def first(self, count: int) -> "HeaderScan":
+        """The first `count` batches; the same scan if that is all of them."""
+        return self if count >= len(self.rows) else self.pick(slice(count))
 
     def runs(self) -> "Iterator[HeaderScan]":
         """The scan cut where legacy entries and version 2 batches meet."""
@@ -203,30 +210,32 @@ def scan(
     return found, position, _END, seen, records
 
 
-@kernel("int64(int64, int64, int64, int64)")
-def check_batches(address: int, positions: int, checksums: int, count: int) -> int:
+@kernel("int64(int64, int64, int64, int64, int64)")
+def check_batches(address: int, rows: int, positions: int, checksums: int, count: int) -> int:
     """Compare the checksums of the version 2 batches among `count` batches; how many are wrong."""
     wrong = 0
     for index in range(count):
         batch = address + word_at(positions, index)
-        size = big_i32(batch + 8) + 12
-        if 2 <= load_u8(batch + 16) < 128 and size >= BATCH_HEADER_SIZE:
-            is_right = crc32c_at(batch + 21, size - 21) == big_u32(batch + 17)
+        row = rows + index * ROW_SIZE
+        size = big_i32(row + 8) + 12
+        if 2 <= load_u8(row + 16) < 128 and size >= BATCH_HEADER_SIZE:
+            is_right = crc32c_at(batch + 21, size - 21) == big_u32(row + 17)
             store_8(checksums + index, _RIGHT if is_right else _WRONG)
             wrong += not is_right
     return wrong
 
 
-@kernel("int64(int64, int64, int64, int64)")
-def check_messages(address: int, positions: int, checksums: int, count: int) -> int:
+@kernel("int64(int64, int64, int64, int64, int64)")
+def check_messages(address: int, rows: int, positions: int, checksums: int, count: int) -> int:
     """Compare the checksums of the legacy entries among `count` batches; how many are wrong."""
     wrong = 0
     for index in range(count):
         entry = address + word_at(positions, index)
-        magic = load_u8(entry + 16)
+        row = rows + index * ROW_SIZE
+        magic = load_u8(row + 16)
         if magic < 2 or magic >= 128:
-            size = big_i32(entry + 8) + 12
-            is_right = crc32_at(entry + 16, size - 16) == big_u32(entry + 12)
+            size = big_i32(row + 8) + 12
+            is_right = crc32_at(entry + 16, size - 16) == big_u32(row + 12)
             store_8(checksums + index, _RIGHT if is_right else _WRONG)
             wrong += not is_right
     return wrong
@@ -237,7 +246,8 @@ def scan_headers(buffer: Any, *, verify: bool = False, max_batches: int | None =
 
     With `verify` every checksum is computed, which reads all bytes; without it only headers are touched.
     """
-    address, size = address_of(buffer)
+    view = hold(buffer)
+    address, size = address_of(view)
     limit = size // (12 + MIN_MESSAGE_SIZE) + 1 if max_batches is None else max_batches
     capacity = min(limit, size // 4096 + 64)  # grows when batches turn out to be smaller than that
     while True:
@@ -258,16 +268,28 @@ def scan_headers(buffer: Any, *, verify: bool = False, max_batches: int | None =
         seen=Seen(seen),
         records=records,
     )
-    return check_headers(buffer, result) if verify else result
+    return check_headers(view, result) if verify else result
+
+
+def ensure_not_corrupt(buffer: Any, scan: HeaderScan, *, base_position: int = 0) -> None:
+    """Raise CorruptRecordError if the scan ended at a length that no batch can have."""
+    if scan.reason is StopReason.CORRUPT:
+        length = int.from_bytes(hold(buffer)[scan.end + 8 : scan.end + 12], "big", signed=True)
+        raise CorruptRecordError(
+            f"position {base_position + scan.end}: a batch length of {length}, the smallest is {MIN_MESSAGE_SIZE}"
+        )
 
 
 def check_headers(buffer: Any, scan: HeaderScan) -> HeaderScan:
     """The same scan of `buffer` with every checksum compared, unless that has been done."""
     if scan.seen & Seen.CHECKED:
         return scan
-    address, _ = address_of(buffer)
-    positions, checksums = np.ascontiguousarray(scan.positions), scan.checksums.copy()
-    arguments = address, positions.ctypes.data, checksums.ctypes.data, len(positions)
+    view = hold(buffer)
+    scan.ensure_of(view)
+    address, _ = address_of(view)
+    rows, positions = np.ascontiguousarray(scan.rows), np.ascontiguousarray(scan.positions)
+    checksums = scan.checksums.copy()
+    arguments = address, rows.ctypes.data, positions.ctypes.data, checksums.ctypes.data, len(rows)
     wrong = check_batches(*arguments)
     if scan.seen & Seen.LEGACY:
         wrong += check_messages(*arguments)

@@ -14,6 +14,7 @@ Invariants:
 """
 
 from tidelog.kernels.memory import (
+    SLACK,
     copy_16,
     copy_bytes,
     copy_wide,
@@ -186,6 +187,6 @@ def decompress_lz4(
             return index, end
         store_64(results + index * STREAM_SIZE, target)
         store_64(results + index * STREAM_SIZE + 8, end)
-        store_64(results + index * STREAM_SIZE + 16, target_end)
+        store_64(results + index * STREAM_SIZE + 16, target_end + SLACK)
         target = end
     return count, 0

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tidelog.errors import TidelogError
-from tidelog.kernels.bodies import Bodies, Int64Array
-from tidelog.kernels.buffers import address_of
+from tidelog.kernels.bodies import DEFAULT_BUDGET, Bodies, Int64Array
+from tidelog.kernels.buffers import address_of, hold
 from tidelog.kernels.decode import (
     ALL_DECODED,
     BODY_WORDS,
@@ -156,26 +156,37 @@ def decode_messages(entries: int, bodies: int, sets: int, slots: int) -> int:
 
 
 def open_messages(
-    buffer: Any, scan: HeaderScan, *, max_size: int = MAX_DECOMPRESSED_BYTES
+    buffer: Any, scan: HeaderScan, *, max_size: int = MAX_DECOMPRESSED_BYTES, budget: int = DEFAULT_BUDGET
 ) -> tuple[Bodies, Int64Array]:
-    """The message sets of legacy entries that a scan of `buffer` found, and how many messages each holds."""
-    address, size = address_of(buffer)
+    """The message sets of legacy entries that a scan of `buffer` found, and how many messages each holds.
+
+    The table may end early, as that of `open_bodies`.
+    """
+    view = hold(buffer)
+    scan.ensure_of(view)
+    address, size = address_of(view)
     table = np.empty((len(scan.rows), 3), np.int64)
     table[:, 0] = scan.positions + address
     table[:, 1] = table[:, 0] + scan.sizes
     table[:, 2] = address + size
-    owners: list[object] = [buffer]
+    owners: list[object] = [view]
     broken: int | None = None
+    end = len(table)
+    total = 0
     for index in np.flatnonzero(scan.legacy["attributes"] & 7).tolist():
-        try:
-            content = scan.batch_in(buffer, index).records_bytes(max_size)
-        except TidelogError:  # whoever asks for this entry again will be told why
-            broken = index
+        if total >= budget:
+            end = index
             break
+        try:
+            content = hold(scan.batch_in(view, index).records_bytes(max_size))
+        except TidelogError:  # whoever asks for this entry again will be told why
+            end = broken = index
+            break
+        total += len(content)
         first, length = address_of(content)
         table[index] = first, first + length, first + length
         owners.append(content)
-    table = table[:broken]
+    table = table[:end]
     counts = np.zeros(len(table), np.int64)
     uncounted = count_messages(table.ctypes.data, len(table), counts.ctypes.data)
     if uncounted != ALL_DECODED:

@@ -6,8 +6,8 @@ that belongs to the user and to nobody else: machine code is executed on trust, 
 user and closed to others (mode 0700), and each file must carry its own digest. If there is no such folder (no home, a
 read-only disk, foreign ownership), kernels are compiled again in each process; nothing fails and nothing is written.
 
-A file is named after the kernel and a key made of the sources of this package, the versions of Python, numba and
-llvmlite, and the processor that the code was made for, so a stale one is never found.
+A file is named after the kernel and a key made of the sources of this package and of `tidelog.records`, the versions of
+Python, numba and llvmlite, numba's settings, and the processor that the code was made for: a stale one is never found.
 
 numba's own cache is not used: it lies beside the sources or in a place shared through an environment variable,
 notices only changes of the file a function stands in, and raises at import time where it cannot write.
@@ -31,6 +31,8 @@ import numba
 from numba.core import compiler, serialize
 from numba.core.runtime.nrt import rtsys
 
+from tidelog.errors import UnsupportedError
+
 __all__ = ["CACHE_VARIABLE", "Kernel", "WarmUp", "cache_directory", "inlined", "inner", "kernel", "warm_up"]
 
 P = ParamSpec("P")
@@ -41,6 +43,9 @@ CACHE_VARIABLE = "TIDELOG_KERNEL_CACHE"
 # numpy's rules for division: no branch to an exception that kernels, which check their divisors, can never take.
 # Wrappers that nobody calls are not made: they would double the time of compilation.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+# What numba lets its user change about the code it makes.
+_SETTINGS = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "DEBUG", "FULL_TRACEBACKS")
 
 _registry: "list[Kernel[..., Any]]" = []
 
@@ -100,6 +105,8 @@ class Kernel(Generic[P, R]):
 
     def compile(self) -> Callable[P, R]:
         """Load or compile the machine code now. Two threads may both do it; both results are right."""
+        if getattr(numba.config, "DISABLE_JIT", 0):
+            raise UnsupportedError("NUMBA_DISABLE_JIT is set: kernels cannot run as Python, unset it")
         dispatcher: Any = _njit(self._function)
         directory = cache_directory()
         if directory is not None:
@@ -149,7 +156,8 @@ class _KernelCache:
 @cache
 def _sources_digest() -> str:
     """Names everything that the machine code depends on, except the processor."""
-    digest = hashlib.sha256(repr((sys.version, numba.__version__, llvmlite.__version__)).encode())
+    settings = [getattr(numba.config, name) for name in _SETTINGS]
+    digest = hashlib.sha256(repr((sys.version, numba.__version__, llvmlite.__version__, settings)).encode())
     for module in sorted(_kernel_sources()):
         digest.update(module)
     return digest.hexdigest()
@@ -160,7 +168,8 @@ def _kernel_sources() -> list[bytes]:
 
     return [
         entry.name.encode() + b"\0" + entry.read_bytes()
-        for entry in files(__package__).iterdir()
+        for package in (__package__, "tidelog.records")  # whose constants are compiled into the code
+        for entry in files(package).iterdir()
         if entry.name.endswith(".py")
     ]
 
@@ -178,11 +187,14 @@ def cache_directory() -> Path | None:
             return None
         directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)
-        status = directory.lstat()
+        status, parent = directory.lstat(), directory.parent.stat()
     except (OSError, RuntimeError):  # read-only, or no home at all
         return None
     is_private = (
-        stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077 == 0
+        stat.S_ISDIR(status.st_mode)
+        and status.st_uid == os.geteuid()
+        and stat.S_IMODE(status.st_mode) & 0o077 == 0
+        and parent.st_uid in (0, os.geteuid())  # whoever owns the parent could put another folder in its place
     )
     return directory if is_private and os.access(directory, os.R_OK | os.W_OK | os.X_OK) else None
 

@@ -6,7 +6,7 @@ elements can be, and a block begins only where it fits the target. From there on
 """
 
 from tidelog.kernels.lz4 import BROKEN, FULL, STREAM_SIZE, copy_match
-from tidelog.kernels.memory import big_i32, copy_32, copy_wide, little_u32, load_i64, load_u8, store_64
+from tidelog.kernels.memory import SLACK, big_i32, copy_32, copy_wide, little_u32, load_i64, load_u8, store_64
 from tidelog.kernels.runtime import inlined, inner, kernel
 
 __all__ = ["decompress_snappy"]
@@ -120,6 +120,6 @@ def decompress_snappy(
             return index, end
         store_64(results + index * STREAM_SIZE, target)
         store_64(results + index * STREAM_SIZE + 8, end)
-        store_64(results + index * STREAM_SIZE + 16, target_end)
+        store_64(results + index * STREAM_SIZE + 16, target_end + SLACK)
         target = end
     return count, 0

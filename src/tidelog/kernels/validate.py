@@ -8,19 +8,19 @@ offset deltas count 0, 1, 2. Which of these are errors is the log validator's bu
 from typing import Any, NamedTuple
 
 from tidelog.errors import CorruptRecordError
-from tidelog.kernels.buffers import address_of
+from tidelog.kernels.buffers import address_of, hold
 from tidelog.kernels.crc32c import crc32c_at
 from tidelog.kernels.decode import skip_headers
 from tidelog.kernels.memory import big_i32, big_i64, big_u32, load_u8, opaque
 from tidelog.kernels.runtime import kernel
 from tidelog.kernels.varint import read_varint, read_varlong
-from tidelog.records.batch import BATCH_HEADER_SIZE, RecordBatch
+from tidelog.records.batch import BATCH_HEADER_SIZE, MAGIC, PREFIX_SIZE, RecordBatch
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
 
 __all__ = ["BatchFacts", "validate_batch"]
 
 NONE = -1
-_SOUND, _WRONG_CHECKSUM, _BROKEN = 0, 1, 2
+_SOUND, _WRONG_CHECKSUM, _BROKEN, _WRONG_FRAME = range(4)
 _CODEC_BYTE, _CODEC_BITS = 22, 0x07
 _MIN_TIME, _MAX_TIME = -(2**63), 2**63 - 1
 
@@ -43,6 +43,8 @@ def walk_batch(
     first_outside = NONE
     first_without_key = NONE
     consecutive = 1
+    if big_i32(batch + 8) + PREFIX_SIZE != size or load_u8(batch + 16) != MAGIC:  # neither is under the checksum
+        return _WRONG_FRAME, 0, 0, 0, 0
     if verify and crc32c_at(batch + 21, size - 21) != big_u32(batch + 17):
         return _WRONG_CHECKSUM, 0, 0, 0, 0
     is_append_time = load_u8(batch + 22) & 8
@@ -102,30 +104,43 @@ def validate_batch(
     >>> validate_batch(build_batch([NewRecord(b"k", b"v", 70), NewRecord(None, b"v", 50)]), latest_ms=60)
     BatchFacts(max_timestamp_ms=70, first_early_or_late=0, first_without_key=1, offsets_are_consecutive=True)
     """
-    address, size = address_of(buffer)
+    view = hold(buffer)
+    address, size = address_of(view)
     if size < BATCH_HEADER_SIZE:
         raise CorruptRecordError(f"a batch of {size} bytes, its header alone takes {BATCH_HEADER_SIZE}")
     body, body_size = address + BATCH_HEADER_SIZE, size - BATCH_HEADER_SIZE
-    if memoryview(buffer)[_CODEC_BYTE] & _CODEC_BITS:
-        batch = RecordBatch(buffer)
+    if view[_CODEC_BYTE] & _CODEC_BITS:
+        batch = RecordBatch(view)
+        _ensure_framed(batch)
         if verify:
             batch.ensure_valid()
         records = batch.records_bytes(max_size) if batch.count > 0 else b""  # else nothing is looked at
-        body, body_size = address_of(records)
+        body, body_size = address_of(hold(records))  # `records` lives until this function ends
         verify = False
     status, max_timestamp, outside, without_key, consecutive = walk_batch(
         address, size, body, body + body_size, int(verify), earliest_ms, latest_ms
     )
     if status != _SOUND:
-        _explain(buffer, status, max_size)
+        _explain(view, status, max_size)
     return BatchFacts(max_timestamp, outside, without_key, bool(consecutive))
 
 
 def _explain(buffer: Any, status: int, max_size: int) -> None:
     """Let the readable path say what is wrong with a batch that the kernel refuses."""
     batch = RecordBatch(buffer)
+    _ensure_framed(batch)
     if status == _WRONG_CHECKSUM:
         batch.ensure_valid()
     for _ in batch.records(max_size):
         pass
     raise AssertionError(f"{batch}: the kernels refuse a batch that tidelog.records can read")
+
+
+def _ensure_framed(batch: RecordBatch) -> None:
+    """Magic and length, which no checksum covers, must be those of the bytes that came."""
+    says = batch.header.batch_length + PREFIX_SIZE
+    if batch.magic != MAGIC or says != batch.size_in_bytes:
+        raise CorruptRecordError(
+            f"a batch of magic {batch.magic} and {says} bytes by its header; "
+            f"magic {MAGIC} and {batch.size_in_bytes} bytes were expected"
+        )

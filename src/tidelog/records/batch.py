@@ -25,7 +25,7 @@ from tidelog.errors import CorruptRecordError, InvalidRecordError, InvalidReques
 from tidelog.records.checksum import crc32c_of
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
 from tidelog.records.fields import pack_into
-from tidelog.records.java import increment_sequence, wrap_int64
+from tidelog.records.java import MAX_INT32, increment_sequence, wrap_int64
 from tidelog.records.record import NO_SEQUENCE, NO_TIMESTAMP, Record, RecordBases, TimestampType, read_record
 from tidelog.records.varint import Buffer
 
@@ -327,8 +327,8 @@ class RecordBatch:
         if timestamp_type is self.timestamp_type and timestamp_ms == self.max_timestamp_ms:
             return
         bits = self.attributes._replace(timestamp_type=timestamp_type).pack()
+        pack_into(_MAX_TIMESTAMP, self.buffer, _MAX_TIMESTAMP_POSITION, timestamp_ms)  # first: it may be refused
         pack_into(_ATTRIBUTES, self.buffer, ATTRIBUTES_POSITION, bits)
-        pack_into(_MAX_TIMESTAMP, self.buffer, _MAX_TIMESTAMP_POSITION, timestamp_ms)
         pack_into(_CRC, self.buffer, CRC_POSITION, self.compute_crc())
         self._read_header()
 
@@ -348,6 +348,8 @@ def empty_batch(
 
     Codec and delete horizon of `attributes` are dropped; timestamp type and the transactional and control bits stay.
     """
+    if not base_offset <= last_offset <= base_offset + MAX_INT32:
+        raise InvalidRequestError(f"a batch from offset {base_offset} to {last_offset}")
     return BatchHeader(
         base_offset=base_offset,
         batch_length=0,

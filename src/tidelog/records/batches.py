@@ -13,7 +13,7 @@ Kafka: FileLogInputStream, ByteBufferLogInputStream.
 import struct
 from collections.abc import Iterator
 
-from tidelog.errors import CorruptRecordError
+from tidelog.errors import CorruptRecordError, InvalidRequestError
 from tidelog.records.batch import MAGIC, PREFIX_SIZE, RecordBatch
 from tidelog.records.legacy import MIN_MESSAGE_SIZE, LegacyBatch
 from tidelog.records.varint import Buffer
@@ -36,7 +36,9 @@ assert _PREFIX_AND_MAGIC.size == HEADER_SIZE_UP_TO_MAGIC
 def read_batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[Batch]:
     """The complete batches of a file's bytes between two positions, of which `start` must be that of a batch."""
     view = memoryview(buffer)
-    position, end = start, len(view) if end is None else end
+    position, end = start, len(view) if end is None else min(end, len(view))
+    if start < 0:
+        raise InvalidRequestError(f"position {start}: a file begins at 0")
     while end - position > HEADER_SIZE_UP_TO_MAGIC:
         size, _ = _size_and_magic(view, position)
         if size > end - position:

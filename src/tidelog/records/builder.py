@@ -12,7 +12,7 @@ Kafka: MemoryRecordsBuilder, RecordAccumulator.
 
 from collections.abc import Iterable, Iterator
 
-from tidelog.errors import InvalidRequestError, UnsupportedError
+from tidelog.errors import InvalidRequestError, UnsupportedCompressionError
 from tidelog.records.batch import (
     BATCH_HEADER_SIZE,
     MAGIC,
@@ -66,7 +66,7 @@ class BatchBuilder:
         check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
         _check_timestamp_type(timestamp_type, log_append_time_ms)
         self.base_offset = base_offset
-        self.codec = codec
+        self.codec = Codec.from_id(codec)
         self.level = level
         self.log_append_time_ms = log_append_time_ms
         self.partition_leader_epoch = partition_leader_epoch
@@ -102,6 +102,7 @@ class BatchBuilder:
         elif offset < self.next_offset:
             raise InvalidRequestError(f"offset {offset} after {self._last_offset}: offsets must increase in a batch")
         _check_timestamp(record.timestamp_ms)
+        _check_bytes(record)
         offset_delta, time_delta = self._offset_delta(offset), self._time_delta(record)
         if self._base_timestamp_ms is None:
             self._base_timestamp_ms = record.timestamp_ms
@@ -174,6 +175,16 @@ def _check_timestamp_type(timestamp_type: TimestampType, log_append_time_ms: int
 def _check_timestamp(timestamp_ms: int) -> None:
     if not NO_TIMESTAMP <= timestamp_ms < 2**63:
         raise InvalidRequestError(f"timestamp {timestamp_ms}: a record has a time >= 0, or -1 for none")
+
+
+def _check_bytes(record: NewRecord) -> None:
+    """Before a byte is written: a record that fails half-way would spoil the batch."""
+    for field in (record.key, record.value, *(header.value for header in record.headers)):
+        if not isinstance(field, bytes | bytearray | memoryview | None):
+            raise InvalidRequestError(f"a {type(field).__name__}, {field!r}: keys and values are bytes, or None")
+    for header in record.headers:
+        if not isinstance(header.key, str):
+            raise InvalidRequestError(f"header name {header.key!r}: names are str")
 
 
 def build_batch(records: Iterable[NewRecord], **options: object) -> bytearray:
@@ -253,7 +264,7 @@ def build_message_set(
 ) -> bytearray:
     """Messages of magic 0 or 1: one entry each, or one wrapper around all of them where a codec is given."""
     if codec is Codec.ZSTD:
-        raise UnsupportedError(f"zstd came with magic 2, it cannot be used with magic {magic}")
+        raise UnsupportedCompressionError(f"zstd came with magic 2, it cannot be used with magic {magic}")
     if magic != 0:  # which has no timestamps at all
         _check_timestamp_type(timestamp_type, log_append_time_ms)
     by_broker = timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -261,6 +272,7 @@ def build_message_set(
     offset, last_inner_offset, max_timestamp_ms = base_offset, -1, NO_TIMESTAMP
     for offset, record in enumerate(records, base_offset):
         _check_timestamp(record.timestamp_ms)
+        _check_bytes(record)
         if by_broker and codec is Codec.NONE:
             record = record._replace(timestamp_ms=log_append_time_ms)
         max_timestamp_ms = max(max_timestamp_ms, record.timestamp_ms)

@@ -145,7 +145,7 @@ _FUNCTIONS: Final = {
 
 
 def _functions(codec: Codec, magic: int) -> _Functions:
-    functions = _FUNCTIONS[codec]
+    functions = _FUNCTIONS[Codec.from_id(codec)]
     if magic < functions.oldest_magic:
         raise UnsupportedCompressionError(f"{codec.label} does not exist in message format {magic}")
     return functions
