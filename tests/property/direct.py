@@ -75,6 +75,8 @@ class DirectKernels:
 
     def _new_slots(self, rows: int, max_bytes: int, wanted: tuple[str, ...]) -> np.ndarray[Any, Any]:
         slots = self._slots.array(len(Slot), np.int64)
+        slots[:] = 0
+        slots[Slot.ROWS] = rows
         sizes = {Slot.OFFSETS: 8 * rows, Slot.TIMESTAMPS: 8 * rows}
         for name in wanted:
             sizes[Slot[f"{name}_OFFSETS"]] = 4 * (rows + 1)

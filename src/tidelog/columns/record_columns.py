@@ -47,6 +47,7 @@ class _Target:
     def __init__(self, rows: int, max_bytes: int, wanted: Set[str]) -> None:
         self.rows = rows
         self.slots = np.zeros(len(Slot), np.int64)
+        self.slots[Slot.ROWS] = rows
         self.offsets = allocate(8 * rows)
         self.timestamps = allocate(8 * rows)
         self.slots[Slot.OFFSETS] = self.offsets.address

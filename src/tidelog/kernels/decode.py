@@ -54,7 +54,7 @@ class Slot(IntEnum):
     HEADER_PLACES = auto()  # two addresses: each record's first header, and its end
     HEADER_VALIDITY = auto()  # of the lists: a record without headers
     VERIFY = auto()  # 1: compare the checksums, for which the 61 bytes before each body must be its header
-    ROWS = auto()
+    ROWS = auto()  # for which there is room; then, of version 2, how many there are
     KEY_BYTES = auto()
     KEY_NULLS = auto()
     VALUE_BYTES = auto()

@@ -15,24 +15,18 @@ from tidelog.kernels.decode import (
     ALL_DECODED,
     BODY_WORDS,
     KEY_BYTES,
-    KEY_DATA,
-    KEY_NULLS,
     KEY_OFFSETS,
-    KEY_VALIDITY,
     OFFSETS,
     ROW_SIZE,
     ROWS,
     TIMESTAMPS,
     VALUE_BYTES,
-    VALUE_DATA,
-    VALUE_NULLS,
     VALUE_OFFSETS,
-    VALUE_VALIDITY,
     clear_bit,
 )
 from tidelog.kernels.headers import HeaderScan
 from tidelog.kernels.memory import big_i32, big_i64, copy_wide, load_u8, put_int32, put_word, word_at
-from tidelog.kernels.runtime import inner, kernel
+from tidelog.kernels.runtime import inlined, inner, kernel
 from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
 from tidelog.records.legacy import MIN_MESSAGE_SIZE
 
@@ -67,22 +61,44 @@ def count_messages(bodies: int, sets: int, counts: int) -> int:
 def _last_offset(address: int, end: int) -> int:
     """The offset written into the last complete message of a set."""
     last = 0
-    while end - address >= _PREFIX and big_i32(address + 8) <= end - address - _PREFIX:
+    while end - address >= _PREFIX and MIN_MESSAGE_SIZE <= big_i32(address + 8) <= end - address - _PREFIX:
         last = big_i64(address)
         address += _PREFIX + big_i32(address + 8)
     return last
 
 
+@inlined
+def _put_field(slots: int, column: int, total: int, row: int, field: int, end: int, limit: int) -> int:
+    """Copy a key or a value to its column; the address behind it, or one beyond `end` where it does not fit.
+
+    `column` is the first of the column's three slots, `total` that of its bytes, which that of its nulls follows.
+    """
+    if end - field < 4:
+        return end + 1
+    size = big_i32(field)
+    field += 4
+    if size > end - field:
+        return end + 1
+    if word_at(slots, column):
+        filled = word_at(slots, total)
+        if size >= 0:
+            copy_wide(word_at(slots, column + 1) + filled, field, size, limit)
+            filled += size
+            put_word(slots, total, filled)
+        else:
+            clear_bit(word_at(slots, column + 2), row)
+            put_word(slots, total + 1, word_at(slots, total + 1) + 1)
+        put_int32(word_at(slots, column), row + 1, filled)
+    return field + (size & ~(size >> 63))  # a null takes no bytes
+
+
 @kernel("int64(int64, int64, int64, int64)")
 def decode_messages(entries: int, bodies: int, sets: int, slots: int) -> int:
-    """Decode the messages of `sets` counted message sets, or give the index of the first that is broken."""
-    key_offsets = word_at(slots, KEY_OFFSETS)
-    value_offsets = word_at(slots, VALUE_OFFSETS)
+    """Decode the messages of `sets` counted message sets, or give the index of the first that is broken.
+
+    ROWS tells how many messages were counted: there is room for no more.
+    """
     row = 0
-    key_bytes = 0
-    key_nulls = 0
-    value_bytes = 0
-    value_nulls = 0
     for index in range(sets):
         entry = entries + index * ROW_SIZE
         address = word_at(bodies, BODY_WORDS * index)
@@ -90,24 +106,23 @@ def decode_messages(entries: int, bodies: int, sets: int, slots: int) -> int:
         limit = word_at(bodies, BODY_WORDS * index + 2)
         magic = load_u8(entry + 16)
         attributes = load_u8(entry + 17)
+        is_wrapper = attributes & 7 != 0
         is_append_time = magic != 0 and attributes & 8 != 0
         base_offset = 0
-        if attributes & 7 != 0:
-            if end - address < _PREFIX:
+        if is_wrapper and magic == 1 and big_i64(entry) != 0:
+            last_offset = _last_offset(address, end)
+            if big_i64(entry) < last_offset:
                 return index
-            if magic == 1 and big_i64(entry) != 0:
-                last_offset = _last_offset(address, end)
-                if big_i64(entry) < last_offset:
-                    return index
-                base_offset = big_i64(entry) - last_offset  # wraps as Java's does
-        first = address
+            base_offset = big_i64(entry) - last_offset  # wraps as Java's does
+        first = row
         while end - address >= _PREFIX:
-            message_end = address + _PREFIX + big_i32(address + 8)
-            if message_end > end:
-                if address == first:
-                    return index
-                break
-            if load_u8(address + 16) != magic or (attributes & 7 != 0 and load_u8(address + 17) & 7 != 0):
+            size = big_i32(address + 8)
+            if size > end - address - _PREFIX:
+                break  # cut off: the set ends here
+            message_end = address + _PREFIX + size
+            if size < MIN_MESSAGE_SIZE or row == word_at(slots, ROWS):
+                return index
+            if load_u8(address + 16) != magic or (is_wrapper and load_u8(address + 17) & 7 != 0):
                 return index
             put_word(word_at(slots, OFFSETS), row, base_offset + big_i64(address))
             field = address + 18
@@ -116,42 +131,14 @@ def decode_messages(entries: int, bodies: int, sets: int, slots: int) -> int:
                 timestamp = big_i64(entry + 18) if is_append_time else big_i64(field)
                 field += 8
             put_word(word_at(slots, TIMESTAMPS), row, timestamp)
-            if message_end - field < 4:
+            field = _put_field(slots, KEY_OFFSETS, KEY_BYTES, row, field, message_end, limit)
+            field = _put_field(slots, VALUE_OFFSETS, VALUE_BYTES, row, field, message_end, limit)
+            if field > message_end:  # what follows the value is not looked at, as in Kafka
                 return index
-            size = big_i32(field)
-            field += 4
-            if size > message_end - field:
-                return index
-            if key_offsets:
-                if size >= 0:
-                    copy_wide(word_at(slots, KEY_DATA) + key_bytes, field, size, limit)
-                    key_bytes += size
-                else:
-                    clear_bit(word_at(slots, KEY_VALIDITY), row)
-                    key_nulls += 1
-                put_int32(key_offsets, row + 1, key_bytes)
-            field += size & ~(size >> 63)
-            if message_end - field < 4:
-                return index
-            size = big_i32(field)
-            field += 4
-            if size > message_end - field:
-                return index
-            if value_offsets:
-                if size >= 0:
-                    copy_wide(word_at(slots, VALUE_DATA) + value_bytes, field, size, limit)
-                    value_bytes += size
-                else:
-                    clear_bit(word_at(slots, VALUE_VALIDITY), row)
-                    value_nulls += 1
-                put_int32(value_offsets, row + 1, value_bytes)
             address = message_end
             row += 1
-    put_word(slots, ROWS, row)
-    put_word(slots, KEY_BYTES, key_bytes)
-    put_word(slots, KEY_NULLS, key_nulls)
-    put_word(slots, VALUE_BYTES, value_bytes)
-    put_word(slots, VALUE_NULLS, value_nulls)
+        if row == first:  # a wrapper around nothing
+            return index
     return ALL_DECODED
 
 
