@@ -1,7 +1,7 @@
 """Batches to Arrow: the records of a stretch of log as RecordBatches of the columns one wants.
 
-    scan the headers and checksums -> cut into groups of at most 128 k rows and 8 MiB -> open the bodies of a group
-    (decompress) -> one kernel call fills the columns of the records -> columns of the batch are repeated beside them
+    scan the headers -> cut into groups of at most 128 k rows and 8 MiB -> open the bodies of a group (decompress) ->
+    one kernel call compares checksums and fills the columns of the records -> columns of the batch are repeated beside
 
 Buffers come from Arrow's own pool and are handed over without a copy. What the kernels find broken is read again by
 `tidelog.records`, which says what is wrong: both paths raise the same errors for the same bytes.
