@@ -1,8 +1,8 @@
 """Variable-length integers in kernels. See `tidelog.records.varint` for what they are.
 
 A reader gives back the value and the address behind it. Where the bytes end, or the number does not, the address is
-BROKEN: larger than any end, so that every "is there as much left" answers no. One and two bytes, nearly all there are, are
-decided without a call.
+BROKEN: larger than any end, so that every "is there as much left" answers no. One and two bytes, nearly all there
+are, are decided without a call.
 
 Two pairs of readers: `read_varint` asks how much is left, and may be called again where the last one was broken.
 `varint_at` reads first: it is for where enough may be read in any case, and its caller compares the address behind
