@@ -1,0 +1,167 @@
+"""The file systems the engine stands on, as two protocols.
+
+`ReadFileSystem` is what a read-only look needs: the local disk, an object store and the simulator all have it.
+`FileSystem` adds what a writer needs. Files are read and written at positions; nothing is mapped into memory, because
+a store into a mapped page on a full disk, or a load from a file that was cut, kills a Python process, where a refused
+`pwrite` is an error that takes one directory offline.
+
+Every method raises StorageError and nothing else, whatever the system below says.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
+
+from tidelog.records.varint import Buffer
+
+__all__ = [
+    "FileLock",
+    "FileStat",
+    "FileSystem",
+    "ReadFile",
+    "ReadFileSystem",
+    "WriteFile",
+    "join",
+    "parent_of",
+    "write_atomically",
+]
+
+
+class FileStat(NamedTuple):
+    """What a directory knows about an entry."""
+
+    size: int
+    modified_ms: int
+    is_directory: bool = False
+
+
+class ReadFile(Protocol):
+    """An open file, read at positions. It stays readable when its name is changed or removed.
+
+    The descriptor is given back by `close`, or when the last reference to the file goes.
+    """
+
+    path: str  # for messages; whoever renames an open file sets it
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file now."""
+
+    @property
+    def descriptor(self) -> int | None:
+        """For sendfile; None where there is none."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """At most `size` bytes from `position`; fewer only where the file ends."""
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        """Fill `target` from `position`; how many bytes were there."""
+
+    def close(self) -> None:
+        """Give the descriptor back. Closing twice is harmless."""
+
+
+class WriteFile(ReadFile, Protocol):
+    """An open file, written at positions too."""
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Write all of `data`. Bytes between the end and `position` become zero."""
+
+    def resize(self, size: int) -> None:
+        """Cut the file, or extend it by zeros."""
+
+    def sync(self) -> None:
+        """Return when data and size of the file are on the disk."""
+
+
+class FileLock(Protocol):
+    """A lock that is held until it is released."""
+
+    def release(self) -> None:
+        """Let others in. Releasing twice is harmless."""
+
+
+class ReadFileSystem(Protocol):
+    """Files by path, with `/` between the parts."""
+
+    def list(self, directory: str) -> list[str]:
+        """The names in a directory, sorted."""
+
+    def stat(self, path: str) -> FileStat | None:
+        """Size and time of a file, or that it is a directory; None if there is nothing."""
+
+    def open(self, path: str) -> ReadFile:
+        """Open an existing file for reading."""
+
+
+class FileSystem(ReadFileSystem, Protocol):
+    """A file system that can be written to."""
+
+    def open_write(self, path: str) -> WriteFile:
+        """Open a file for reading and writing; it is created empty if it does not exist, and never cut."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory another name in one step; a file of that name is replaced."""
+
+    def remove(self, path: str) -> bool:
+        """Remove a file; whether there was one."""
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents; harmless if it is there."""
+
+    def remove_directory(self, path: str) -> bool:
+        """Remove a directory and all that is in it; whether there was one."""
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """Set the time of last modification."""
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in a directory are on the disk. Harmless if the directory is gone."""
+
+    def lock(self, path: str) -> FileLock:
+        """Lock a file (created if missing) or a directory against every other process and every other caller.
+
+        Raises LockedError when somebody has it.
+        """
+
+
+def join(directory: str, name: str) -> str:
+    """The path of a name in a directory."""
+    return f"{directory.rstrip('/')}/{name}"
+
+
+def parent_of(path: str) -> str:
+    """The directory that a path lies in."""
+    return path.rstrip("/").rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+
+
+@contextmanager
+def opened(file: ReadFile) -> Iterator[ReadFile]:
+    """Close `file` when the block ends."""
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def read_whole(fs: ReadFileSystem, path: str) -> bytes:
+    """All bytes of a small file."""
+    with opened(fs.open(path)) as file:
+        return file.read(0, file.size)
+
+
+def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
+    """Replace a small file so that a crash leaves the old content or the new, as Kafka writes checkpoints.
+
+    Write beside it, sync, rename over it, sync the directory.
+    """
+    beside = f"{path}.tmp"
+    file = fs.open_write(beside)
+    try:
+        file.resize(0)
+        file.write_at(0, data)
+        file.sync()
+    finally:
+        file.close()
+    fs.rename(beside, path)
+    fs.sync_directory(parent_of(path))

@@ -1,0 +1,1 @@
+"""Levers for tests: what a program over a log has to survive."""
