@@ -75,7 +75,7 @@ __all__ = [
 class RecordError(NamedTuple):
     """What is wrong with one record of a refused batch, as a produce response lists it."""
 
-    index: int  # inside the batch
+    batch_index: int  # of the record, inside its batch
     message: str
 
 

@@ -34,7 +34,7 @@ class BatchInfo(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int  # records by the header; -1 in legacy entries
+    records_count: int  # by the header; -1 in legacy entries
 
     @property
     def next_offset(self) -> int:
