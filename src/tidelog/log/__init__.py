@@ -1,1 +1,31 @@
-"""The engine: one partition's log on a disk, as Kafka keeps it."""
+"""The engine: one partition's log on a disk, as Kafka keeps it.
+
+    with UnifiedLog.open("kafka-logs/orders-0", LogConfig(segment_bytes=1 << 30)) as log:
+        log.append([NewRecord(b"key", b"value")])
+
+A walk through the rooms: `unified_log` (watermarks, producers, epochs) calls `local_log` (segments, files), which calls
+`segment` (one `.log` and its indexes). `loader` opens a directory after a stop or a crash. Time, files and chance are
+passed in: `clock`, `files`, an `rng`.
+"""
+
+from tidelog.log.analysis import AppendInfo
+from tidelog.log.clock import Clock, ManualClock, SystemClock
+from tidelog.log.config import LogConfig
+from tidelog.log.offsets import OffsetMetadata, TimestampAndOffset
+from tidelog.log.origin import AppendOrigin
+from tidelog.log.region import Region
+from tidelog.log.unified_log import Isolation, UnifiedLog
+
+__all__ = [
+    "AppendInfo",
+    "AppendOrigin",
+    "Clock",
+    "Isolation",
+    "LogConfig",
+    "ManualClock",
+    "OffsetMetadata",
+    "Region",
+    "SystemClock",
+    "TimestampAndOffset",
+    "UnifiedLog",
+]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tidelog.errors import CorruptRecordError
 from tidelog.records.batch import BATCH_HEADER_SIZE, MAGIC, PREFIX_SIZE
 from tidelog.records.java import MAX_INT32
-from tidelog.records.legacy import LegacyBatch
+from tidelog.records.legacy import MESSAGE_OVERHEAD
 from tidelog.records.varint import Buffer
 
 __all__ = ["BatchInfo", "batch_info"]
@@ -18,6 +18,8 @@ __all__ = ["BatchInfo", "batch_info"]
 _CODEC, _LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 _HEADER = struct.Struct(">qiibIhiqqqhii")  # as in records.batch
 assert _HEADER.size == BATCH_HEADER_SIZE
+_LEGACY_HEAD = struct.Struct(">qi4xbb")  # offset, size, crc, magic, attributes; the timestamp of magic 1 follows
+_TIMESTAMP_POSITION = _LEGACY_HEAD.size
 
 
 class BatchInfo(NamedTuple):
@@ -98,15 +100,13 @@ def batch_info(buffer: Buffer, position: int = 0, file_position: int | None = No
 
 def _other_info(buffer: Buffer, position: int, where: int) -> BatchInfo:
     """A legacy entry, or a version 2 batch that is too small for its own header."""
-    view = memoryview(buffer)[position:]
-    length = int.from_bytes(view[8:12], "big", signed=True)
-    magic = int.from_bytes(view[16:17], "big", signed=True)
+    offset, length, magic, attributes = _LEGACY_HEAD.unpack_from(buffer, position)
+    size = length + PREFIX_SIZE
     if magic >= MAGIC:
-        raise CorruptRecordError(
-            f"position {where}: a batch of {length + PREFIX_SIZE} bytes, its header alone takes 61"
-        )
-    entry = LegacyBatch(view[: length + PREFIX_SIZE])
-    return BatchInfo(
-        where, length + PREFIX_SIZE, entry.last_offset, entry.last_offset, entry.max_timestamp_ms, -1, magic,
-        view[17], -1, -1, -1, -1,
-    )  # fmt: skip
+        raise CorruptRecordError(f"position {where}: a batch of {size} bytes, its header alone takes 61")
+    timestamp_ms = -1
+    if magic:
+        if size < PREFIX_SIZE + MESSAGE_OVERHEAD[1] or len(buffer) - position < _TIMESTAMP_POSITION + 8:
+            raise CorruptRecordError(f"position {where}: {size} bytes are no entry of magic {magic}")
+        timestamp_ms = int.from_bytes(buffer[position + 18 : position + 26], "big", signed=True)
+    return BatchInfo(where, size, offset, offset, timestamp_ms, -1, magic, attributes, -1, -1, -1, -1)

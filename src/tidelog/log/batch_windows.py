@@ -1,0 +1,136 @@
+"""A stretch of a `.log` file, window by window: the bytes, and the batches in them.
+
+What a walk over a whole segment needs (recovery, rebuilding producer state). Small stretches are read by
+`tidelog.records` and need no compiler; from a megabyte on a kernel finds the headers and compares the checksums. Both
+give the same windows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidelog.errors import CorruptionError, CorruptRecordError
+from tidelog.log.batch_info import BatchInfo, batch_info
+from tidelog.log.files import ReadFile
+from tidelog.records.batches import read_batches
+
+if TYPE_CHECKING:
+    from tidelog.kernels.headers import HeaderScan
+
+__all__ = ["BatchWindow", "read_windows"]
+
+_KERNEL_FROM = 1 << 20  # bytes: below, loading the kernels takes longer than the walk
+_WINDOW = 4 << 20
+
+
+@dataclass(slots=True)
+class BatchWindow:
+    """Whole batches, one behind the other.
+
+    `batches` end before the first one whose checksum is wrong, if checksums were asked for; `problem` then says what
+    is wrong there. It is also set where a length is one that no batch can have. Bytes that are no complete batch yet
+    belong to the next window, or are the tail of the file.
+    """
+
+    data: memoryview
+    position: int  # of `data` in the file
+    batches: list[BatchInfo]
+    end: int  # in the file, of the last sound batch
+    problem: CorruptionError | None = None
+    scan: "HeaderScan | None" = None  # the same batches as columns, where a kernel found them
+
+    def bytes_of(self, batch: BatchInfo) -> memoryview:
+        """The bytes of one of the batches."""
+        start = batch.position - self.position
+        return self.data[start : start + batch.size]
+
+
+def read_windows(file: ReadFile, start: int, end: int, *, verify: bool = False) -> Iterator[BatchWindow]:
+    """The batches between two positions. `start` must be that of a batch. A problem ends the walk.
+
+    A window is valid until the next one is asked for.
+    """
+    room = bytearray(min(_WINDOW, end - start))
+    position = start
+    while position < end:
+        target = memoryview(room)[: end - position]
+        data = target[: file.read_into(position, target)]
+        find = _find_fast if end - start >= _KERNEL_FROM else _find
+        window = find(data, position, file.path, verify)
+        is_last = position + len(data) >= end or len(data) < len(target)
+        if window.end == position and not window.problem and not is_last:
+            room = bytearray(min(2 * len(room), end - position))  # a batch larger than the window
+            continue
+        yield window
+        if window.problem is not None or is_last:
+            return
+        position = window.end
+
+
+def _find(data: memoryview, position: int, path: str, verify: bool) -> BatchWindow:
+    """The batches of a window, by the readable path."""
+    window = BatchWindow(data, position, [], position)
+    try:
+        for batch in read_batches(data):
+            at = window.end - position
+            info = batch_info(data, at, window.end)
+            if verify:
+                batch.ensure_valid()
+            window.batches.append(info)
+            window.end += info.size
+    except CorruptionError as error:
+        window.problem = CorruptRecordError(f"{path}, position {window.end}: {error}")
+    return window
+
+
+def _find_fast(data: memoryview, position: int, path: str, verify: bool) -> BatchWindow:
+    """The same by kernels."""
+    from tidelog.kernels.headers import Seen, StopReason, scan_headers
+
+    scan = scan_headers(data, verify=verify)
+    wrong = scan.first_wrong() if scan.seen & Seen.WRONG_CHECKSUM else None
+    window = BatchWindow(data, position, [], position + scan.end)
+    if wrong is not None:
+        window.end = position + int(scan.positions[wrong])
+        scan = scan.first(wrong)
+        window.problem = _problem_at(data, window.end - position, path, window.end)
+    elif scan.reason is StopReason.CORRUPT:
+        window.problem = _problem_at(data, window.end - position, path, window.end)
+    window.scan = scan
+    window.batches = _infos(data, scan, position)
+    return window
+
+
+def _problem_at(data: memoryview, at: int, path: str, position: int) -> CorruptRecordError:
+    """What is wrong with the batch that the kernel refuses, in words."""
+    try:
+        for batch in read_batches(data, at):
+            batch.ensure_valid()
+            break
+    except CorruptionError as error:
+        return CorruptRecordError(f"{path}, position {position}: {error}")
+    raise AssertionError(f"{path}, position {position}: the kernels refuse a batch that tidelog.records can read")
+
+
+def _infos(data: memoryview, scan: "HeaderScan", position: int) -> list[BatchInfo]:
+    from tidelog.kernels.headers import Seen
+
+    if scan.seen & Seen.LEGACY:
+        return [batch_info(data, at, position + at) for at in scan.positions.tolist()]
+    rows: Any = scan.rows
+    base = rows["base_offset"].astype("i8")
+    columns = (
+        scan.positions + position,
+        scan.sizes,
+        base,
+        base + rows["last_offset_delta"],
+        rows["max_timestamp_ms"],
+        rows["partition_leader_epoch"],
+        rows["magic"],
+        rows["attributes"],
+        rows["producer_id"],
+        rows["producer_epoch"],
+        rows["base_sequence"],
+        rows["records_count"],
+    )
+    return list(map(BatchInfo, *(column.tolist() for column in columns)))

@@ -1,0 +1,379 @@
+"""What the offset index and the time index share: rows of two numbers in a file that is longer than its rows.
+
+    file := row{count} zero bytes up to the preallocated size
+
+An index file is created at `segment.index.bytes`, rounded down to whole rows and full of zeros, so that its rows can
+be written without the file growing. It is cut to its rows when the segment is rolled or closed, and extended again
+when the segment becomes the active one. Nothing in the file says how many rows are written: whoever opens one that
+exists takes all of it for rows. That is right for a file that was trimmed, and after a crash it is not, which is why
+recovery builds the indexes of the last segment anew.
+
+Two halves. `IndexEntries` reads rows of any `ReadFile`, up to a count that does not change. `IndexFile` writes: it
+knows the count, and publishes it after the row behind it is in the file, so that a thread that looks something up
+while the owner appends sees only rows that are there.
+
+A search probes the same rows as Kafka's, so that it gives the same answer even where damage left the rows unsorted:
+first the warm section, the last 8 KiB, where nearly all lookups end and which is read at once; else the rows before.
+
+Kafka: AbstractIndex, LazyIndex.
+"""
+
+import struct
+import threading
+from collections.abc import Iterator
+from typing import ClassVar, Generic, TypeVar
+
+from tidelog.errors import CorruptIndexError, InvalidRequestError, LogClosedError, OffsetOverflowError, StorageError
+from tidelog.log.files import FileSystem, ReadFile, WriteFile
+from tidelog.records.java import MAX_INT32
+
+__all__ = ["IndexEntries", "IndexFile"]
+
+_WARM_BYTES = 8192
+_COLD_BYTES = 512  # what is left of the cold rows is read at once when it is no more than this
+_ITERATED_BYTES = 65536
+
+Entry = TypeVar("Entry")
+Row = tuple[int, int]
+
+
+class IndexEntries(Generic[Entry]):
+    """The first `count` rows of an index file, to be read.
+
+    Without a count the rows end where the zeros of a preallocated file begin; what was written cannot be told from
+    what is left of a longer index that was truncated, so then the neighbours of every row found are looked at too.
+    """
+
+    __slots__ = ("_count", "_file", "_is_trusted", "base_offset")
+
+    ROW: ClassVar[struct.Struct]
+
+    def __init__(self, file: ReadFile, base_offset: int, count: int | None = None) -> None:
+        self.base_offset = base_offset
+        self._file = file
+        self._is_trusted = count is not None
+        self._count = self._written_count() if count is None else count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Entry]:
+        step = _ITERATED_BYTES // self.ROW.size
+        for first in range(0, self._count, step):
+            for row in self.ROW.iter_unpack(self._read(first, min(first + step, self._count))):
+                yield self._entry_of(row)
+
+    def entry(self, number: int) -> Entry:
+        """The entry in a slot, counted from 0."""
+        if not 0 <= number < self._count:
+            raise InvalidRequestError(f"{self._file.path}: entry {number} of an index of {self._count}")
+        return self._entry_of(self._row(number))
+
+    def _entry_of(self, row: Row) -> Entry:
+        """The row with absolute offsets."""
+        raise NotImplementedError
+
+    def _greatest_at_most(self, target: int, column: int = 0) -> tuple[int, Row] | None:
+        """The last slot whose number in `column` is not above `target`, and its row; None if there is none."""
+        found = self._search(target, column)
+        return None if found is None else (found[0], found[1])
+
+    def _least_at_least(self, target: int, column: int) -> tuple[int, Row] | None:
+        """The first slot whose number in `column` is not below `target`, and its row; None if there is none.
+
+        As in Kafka an exact hit on slot 0, which no probe compares, is not noticed, and slot 1 is the answer.
+        """
+        found = self._search(target, column)
+        if found is not None and found[2]:
+            return found[0], found[1]
+        slot = 0 if found is None else found[0] + 1
+        return (slot, self._row(slot)) if slot < self._count else None
+
+    def _count_below(self, target: int, column: int = 0) -> int:
+        """How many entries stand before the first whose number in `column` is `target` or more."""
+        found = self._search(target, column)
+        if found is None:
+            return 0
+        return found[0] if found[1][column] == target else found[0] + 1
+
+    def _search(self, target: int, column: int) -> tuple[int, Row, bool] | None:
+        """The last slot not above `target`, its row, and whether a probe met the target itself."""
+        count = self._count
+        if count == 0:
+            return None
+        unpack, size = self.ROW.unpack_from, self.ROW.size
+        first = low = max(0, count - 1 - _WARM_BYTES // size)
+        high = count - 1
+        window = self._read(low, count)
+        warmest = unpack(window)[column]
+        if warmest >= target:
+            if (self._row(0)[column] if low else warmest) > target:
+                return None
+            low, high = 0, low
+            while (high - low) * size >= _COLD_BYTES:
+                middle = (low + high + 1) >> 1
+                row = self._row(middle)
+                if row[column] == target:
+                    return middle, row, True
+                if row[column] > target:
+                    high = middle - 1
+                else:
+                    low = middle
+            first, window = low, self._read(low, high + 1)
+        is_exact = False
+        while low < high:
+            middle = (low + high + 1) >> 1
+            probed = unpack(window, (middle - first) * size)[column]
+            if probed > target:
+                high = middle - 1
+            else:
+                low = middle
+                if probed == target:
+                    is_exact = True
+                    break
+        row = unpack(window, (low - first) * size)
+        return low, row, is_exact
+
+    def _check_neighbours(self, slot: int) -> None:
+        """Raise CorruptIndexError if the entries around a slot that a lookup found do not increase.
+
+        Only where nobody vouched for the count: of a truncated index old entries may be left behind the last one.
+        """
+        if self._is_trusted:
+            return
+        rows = list(self.ROW.iter_unpack(self._read(max(slot - 1, 0), min(slot + 2, self._count))))
+        if any(row[0] >= following[0] for row, following in zip(rows, rows[1:], strict=False)):
+            raise CorruptIndexError(f"{self._file.path}: the entries around slot {slot} do not increase")
+
+    def _row(self, slot: int) -> Row:
+        return self.ROW.unpack(self._read(slot, slot + 1))
+
+    def _read(self, first: int, stop: int) -> bytes:
+        """The bytes of some rows, which must all be there."""
+        size = self.ROW.size
+        data = self._file.read(first * size, (stop - first) * size)
+        if len(data) != (stop - first) * size:
+            raise CorruptIndexError(
+                f"{self._file.path}: ends {len(data)} bytes behind the start of slot {first}, "
+                f"slots up to {stop - 1} were wanted"
+            )
+        return data
+
+    def _written_count(self) -> int:
+        """How many rows stand before the zeros, by bisection.
+
+        A first row of zeros is the entry of the base offset if more follows, or if it is the whole file.
+        """
+        size = self.ROW.size
+        zeros = bytes(size)
+        rows = self._file.size // size
+        if rows < 2 or self._read(rows - 1, rows) != zeros:
+            return rows
+        low, high = 1, rows - 1
+        while low < high:
+            middle = (low + high) >> 1
+            if self._read(middle, middle + 1) == zeros:
+                high = middle
+            else:
+                low = middle + 1
+        return 0 if high == 1 and self._read(0, 1) == zeros else high
+
+
+class IndexFile:
+    """An index file that is written to: one owner appends and truncates, any thread looks up.
+
+    The file is opened, or created with `max_size` bytes, when it is first used. `release` gives the descriptor back
+    and the next use opens it again; after `close` or `delete` there is no next use. A descriptor that another thread
+    still reads from is closed when that thread has done, never under its hands.
+    """
+
+    __slots__ = ("_capacity", "_count", "_file", "_fs", "_is_closed", "_is_counted", "_lock", "_path",
+                 "base_offset", "max_size")  # fmt: skip
+
+    ROW: ClassVar[struct.Struct]
+
+    def __init__(self, fs: FileSystem, path: str, base_offset: int, max_size: int = -1) -> None:
+        self.base_offset = base_offset
+        self._fs = fs
+        self._path = path
+        self.max_size = max_size  # of a new file; nothing that exists is changed by it
+        self._lock = threading.Lock()  # the file is opened by whoever comes first, reader or owner
+        self._file: WriteFile | None = None
+        self._is_closed = False
+        self._is_counted = False  # whether count and capacity are known, as they are from the first opening on
+        self._count = 0
+        self._capacity = 0
+
+    # -- what it holds -----------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        """Where the file is, or will be."""
+        return self._path
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the file is open."""
+        return self._file is not None
+
+    @property
+    def entries(self) -> int:
+        """How many entries are written."""
+        self._open()
+        return self._count
+
+    @property
+    def max_entries(self) -> int:
+        """How many entries the file has room for."""
+        self._open()
+        return self._capacity
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next append would be refused."""
+        if self._file is None:
+            self._open()
+        return self._count >= self._capacity
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The bytes that the entries take, which a preallocated file is longer than."""
+        return self.entries * self.ROW.size
+
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return self._fs.stat(self._path) is not None
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndexError if the file cannot be an index of this segment. The entries are not compared."""
+        size = self._open().size
+        if size % self.ROW.size:
+            raise CorruptIndexError(f"{self._path}: {size} bytes are not a multiple of {self.ROW.size}")
+
+    # -- the file ----------------------------------------------------------------------------------------------------
+
+    def truncate(self) -> None:
+        """Drop all entries. The file keeps its size."""
+        self._open()
+        self._keep(0)
+
+    def reset(self) -> None:
+        """Drop all entries and make room for as many as a new index has."""
+        self.truncate()
+        self.resize(self.max_size)
+
+    def resize(self, max_size: int) -> bool:
+        """Make the file `max_size` bytes long, rounded down to whole entries; whether that changed it.
+
+        Entries that do not fit any more are dropped.
+        """
+        file = self._open()
+        if max_size < 0:
+            raise InvalidRequestError(f"{self._path}: an index of {max_size} bytes")
+        capacity = max_size // self.ROW.size
+        if file.size == capacity * self.ROW.size:
+            return False
+        if self._count > capacity:
+            self._keep(capacity)
+        file.resize(capacity * self.ROW.size)
+        self._capacity = capacity
+        return True
+
+    def trim(self) -> None:
+        """Cut the file to its entries, after which it is full."""
+        self.resize(self.size_in_bytes)
+
+    def flush(self) -> None:
+        """Return when the entries are on the disk."""
+        self._open().sync()
+
+    def close(self) -> None:
+        """Trim the file if it is open, and let go of it for good."""
+        try:
+            if self._file is not None:
+                self.trim()
+        finally:
+            self._let_go()
+
+    def release(self) -> None:
+        """Give the descriptor back without trimming; the next use opens the file again."""
+        with self._lock:
+            self._file = None
+
+    def delete(self) -> bool:
+        """Let go of the file and remove it; whether there was one."""
+        self._let_go()
+        return self._fs.remove(self._path)
+
+    def rename_to(self, path: str) -> None:
+        """Give the file another name, if there is one already."""
+        with self._lock:
+            if self.exists():
+                self._fs.rename(self._path, path)
+            self._move(path)
+
+    def moved_to(self, path: str) -> None:
+        """Note that the file has another path now, because its directory was renamed."""
+        with self._lock:
+            self._move(path)
+
+    def _move(self, path: str) -> None:
+        self._path = path
+        if self._file is not None:
+            self._file.path = path
+
+    def _let_go(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            self._file = None
+
+    def _open(self) -> WriteFile:
+        """The open file."""
+        file = self._file
+        if file is not None:
+            return file
+        with self._lock:
+            if self._file is None:
+                self._file = self._opened_again() if self._is_counted else self._opened_first()
+            return self._file
+
+    def _opened_first(self) -> WriteFile:
+        self._check_not_closed()
+        size = self.ROW.size
+        is_new = not self.exists()
+        if is_new and self.max_size < size:
+            raise InvalidRequestError(f"{self._path}: a new index of {self.max_size} bytes, an entry takes {size}")
+        file = self._fs.open_write(self._path)
+        if is_new:
+            file.resize(self.max_size // size * size)
+        self._capacity = file.size // size
+        self._remember(file, 0 if is_new else self._capacity)
+        self._is_counted = True
+        return file
+
+    def _opened_again(self) -> WriteFile:
+        self._check_not_closed()
+        if not self.exists():
+            raise StorageError(f"{self._path}: the index is gone")
+        file = self._fs.open_write(self._path)
+        if file.size // self.ROW.size < self._count:
+            raise CorruptIndexError(f"{self._path}: {file.size} bytes, there were {self._count} entries")
+        return file
+
+    def _check_not_closed(self) -> None:
+        if self._is_closed:
+            raise LogClosedError(f"{self._path}: the index was closed")
+
+    def _keep(self, count: int) -> None:
+        """Drop the entries from `count` on. Their bytes stay until they are written over or trimmed."""
+        self._remember(self._open(), count)
+
+    def _remember(self, file: ReadFile, count: int) -> None:
+        """Set the count, and what the index knows of its last entry without reading it."""
+        raise NotImplementedError
+
+    def _overflow(self, offset: int) -> OffsetOverflowError:
+        return OffsetOverflowError(
+            f"{self._path}: offset {offset} is {offset - self.base_offset} above the base, "
+            f"an index holds 0 to {MAX_INT32}"
+        )

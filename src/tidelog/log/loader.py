@@ -1,0 +1,304 @@
+"""Loading a log from its directory, after a clean stop or a crash.
+
+    1. leftovers of deletions and of compactions that did not commit go; those that did commit are completed
+    2. segments are opened in order; one without its offset index, or with a broken transaction index, is recovered
+    3. after an unclean stop all segments from the one that holds the recovery point on are recovered; the first one
+       from which bytes are cut is the last one that is kept
+    4. leader epochs beyond the log end or below the log start go
+    5. producer state is rebuilt up to the log end
+
+Loading is a task in slices: `LogLoader.task` gives it to a host that has other things to do.
+
+Kafka: LogLoader.
+"""
+
+import random
+import uuid
+from collections.abc import Callable, Generator, Iterator
+
+from tidelog.errors import CorruptIndexError, OffsetOverflowError, StorageError
+from tidelog.log.checkpoints import LeaderEpochCheckpoint
+from tidelog.log.clock import Clock
+from tidelog.log.config import LogConfig
+from tidelog.log.files import FileLock, FileSystem, join, parent_of
+from tidelog.log.leader_epochs import LeaderEpochCache
+from tidelog.log.leftovers import settle_leftovers
+from tidelog.log.local_log import LocalLog
+from tidelog.log.names import (
+    DELETED,
+    LEADER_EPOCH_CHECKPOINT,
+    LOCK_FILE,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    TIME_INDEX_SUFFIX,
+    file_name,
+    is_delete_directory,
+    is_index_file,
+    offset_of,
+    parse_directory_name,
+)
+from tidelog.log.partition_metadata import PartitionMetadataFile
+from tidelog.log.producer_rebuild import rebuild_producer_state
+from tidelog.log.producer_state import ProducerStateManager
+from tidelog.log.recovery import SegmentRecovery
+from tidelog.log.segment import LogSegment
+from tidelog.log.segment_split import split_overflowed
+from tidelog.log.segments import LogSegments
+from tidelog.log.tasks import Call, Schedule, SlicedTask
+from tidelog.log.unified_log import UnifiedLog
+
+__all__ = ["LogLoader"]
+
+Steps = Generator[None, None, None]
+
+
+class LogLoader:
+    """The loading of one log. Used once."""
+
+    def __init__(
+        self,
+        directory: str,
+        config: LogConfig,
+        *,
+        recovery_point: int,
+        log_start_offset: int,
+        clean_shutdown: bool,
+        producer_id_expiration_ms: int,
+        verification: bool,
+        clock: Clock,
+        fs: FileSystem,
+        rng: random.Random,
+        schedule: Schedule,
+        lock: bool,
+    ) -> None:
+        self.segments = LogSegments()
+        self.segments_left = 0  # to be recovered: what a progress bar shows
+        self._directory = directory
+        self._config = config
+        self._recovery_point = recovery_point
+        self._log_start = log_start_offset
+        self._is_clean = clean_shutdown
+        self._expiration_ms = producer_id_expiration_ms
+        self._verification = verification
+        self._clock = clock
+        self._fs = fs
+        self._rng = rng
+        self._schedule = schedule
+        self._is_deleted = is_delete_directory(directory.rpartition("/")[2])
+        parse_directory_name(directory.rpartition("/")[2])
+        fs.make_directory(directory)
+        self._locks = self._lock() if lock else []
+        self._epochs = LeaderEpochCache(LeaderEpochCheckpoint(fs, join(directory, LEADER_EPOCH_CHECKPOINT)))
+        self._producers = self._new_producers()
+
+    def _lock(self) -> list[FileLock]:
+        """The lock of the root, where a broker would take it, and the directory's own."""
+        root_lock = join(parent_of(self._directory), LOCK_FILE)
+        locks = [self._fs.lock(root_lock)] if self._fs.stat(root_lock) is not None else []
+        try:
+            locks.append(self._fs.lock(self._directory))
+        except StorageError:
+            for lock in locks:
+                lock.release()
+            raise
+        return locks
+
+    def _new_producers(self) -> ProducerStateManager:
+        return ProducerStateManager(
+            self._fs,
+            self._directory,
+            self._clock,
+            expiration_ms=self._expiration_ms,
+            verification=self._verification,
+        )
+
+    def load(
+        self,
+        *,
+        topic_id: uuid.UUID | None = None,
+        on_failure: Callable[[str, StorageError], None] | None = None,
+    ) -> UnifiedLog:
+        """Load to the end."""
+        return self.task(topic_id=topic_id, on_failure=on_failure).run()
+
+    def task(
+        self,
+        *,
+        topic_id: uuid.UUID | None = None,
+        on_failure: Callable[[str, StorageError], None] | None = None,
+    ) -> SlicedTask[UnifiedLog]:
+        """Load in slices."""
+        return SlicedTask(f"load {self._directory}", self._run(topic_id, on_failure), self._clock)
+
+    def _run(
+        self, topic_id: uuid.UUID | None, on_failure: Callable[[str, StorageError], None] | None
+    ) -> Generator[None, None, UnifiedLog]:
+        try:
+            yield from self._load_segments()
+            log_end, recovery_point = 0, 0
+            if self._is_deleted:
+                if not self.segments:
+                    self._create_segment(0)
+            else:
+                yield from self._recover()
+                log_end, recovery_point = self._settle_ends()
+                self.segments.active.resize_indexes(self._config.segment_index_bytes)
+            self._epochs.truncate_from_end(log_end)
+            self._epochs.truncate_from_start(self._log_start)
+            self._epochs.flush()
+            log_start = max(self._log_start, self.segments.first.base_offset)
+            self._producers.remove_stray_snapshots(self.segments.base_offsets)
+            yield from self._rebuild(self._producers, log_start, log_end, clean_shutdown=self._is_clean)
+            local = LocalLog(
+                self._fs, self._directory, self._config, self._clock, self._rng, self._schedule, self.segments,
+                recovery_point=recovery_point, log_end_offset=log_end,
+            )  # fmt: skip
+            return UnifiedLog(
+                local,
+                self._producers,
+                self._epochs,
+                PartitionMetadataFile(self._fs, join(self._directory, PARTITION_METADATA)),
+                log_start_offset=log_start,
+                topic_id=topic_id,
+                locks=self._locks,
+                on_failure=on_failure,
+            )
+        except BaseException:  # whatever it was, also that the task was abandoned: others may have the directory
+            for lock in self._locks:
+                lock.release()
+            raise
+
+    # -- segments ------------------------------------------------------------------------------------------------
+
+    def _load_segments(self) -> Steps:
+        settle_leftovers(self._fs, self._directory, self._open_segment)
+        while True:
+            self.segments.clear()
+            try:
+                yield from self._open_segments()
+                return
+            except _Overflow as overflow:
+                self._split(overflow.segment)
+
+    def _open_segments(self) -> Steps:
+        names = self._fs.list(self._directory)
+        present = set(names)
+        for name in names:
+            if is_index_file(name):
+                if file_name(offset_of(name), LOG_SUFFIX) not in present:
+                    self._fs.remove(join(self._directory, name))
+            elif name.endswith(LOG_SUFFIX):
+                base_offset = offset_of(name)
+                segment = self._open_segment(base_offset)
+                try:
+                    segment.check(is_time_index_new=file_name(base_offset, TIME_INDEX_SUFFIX) not in present)
+                except CorruptIndexError:
+                    yield from self._recover_segment(segment)
+                self.segments.add(segment)
+
+    def _open_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
+        return LogSegment.open(
+            self._fs, self._directory, base_offset, self._config, self._clock, self._rng, suffix=suffix
+        )
+
+    def _create_segment(self, base_offset: int) -> None:
+        self.segments.add(
+            LogSegment.create(
+                self._fs, self._directory, base_offset, self._config, self._clock, self._rng,
+                preallocate=self._config.preallocate and not self._is_deleted,
+            )
+        )  # fmt: skip
+
+    # -- recovery ------------------------------------------------------------------------------------------------
+
+    def _recover(self) -> Steps:
+        while not self._is_clean:
+            try:
+                yield from self._recover_unflushed()
+                return
+            except _Overflow as overflow:
+                self._split(overflow.segment)
+
+    def _recover_unflushed(self) -> Steps:
+        """Recover the segments that were not known to be on the disk; what follows a cut goes."""
+        unflushed = self.segments.from_offset(self._recovery_point)
+        for number, segment in enumerate(unflushed):
+            self.segments_left = len(unflushed) - number
+            try:
+                bytes_cut = yield from self._recover_segment(segment)
+            except (CorruptIndexError, StorageError):
+                # Offsets that go back, or a disk that cannot read it: nothing in this segment can be believed.
+                bytes_cut = segment.truncate_to(segment.base_offset)
+            if bytes_cut:
+                self._remove(unflushed[number + 1 :])
+                break
+        self.segments_left = 0
+
+    def _recover_segment(self, segment: LogSegment) -> Generator[None, None, int]:
+        """Recover one segment with the producer state at its base; how many bytes were cut."""
+        producers = self._new_producers()
+        yield from self._rebuild(producers, self._log_start, segment.base_offset)
+        recovery = SegmentRecovery(segment, producers, self._epochs, self._config)
+        try:
+            yield from recovery.run()
+        except OffsetOverflowError as error:
+            raise _Overflow(segment) from error
+        producers.take_snapshot()
+        self._producers.reload_snapshots()
+        return recovery.bytes_cut
+
+    def _rebuild(
+        self, producers: ProducerStateManager, log_start: int, end: int, *, clean_shutdown: bool = False
+    ) -> Iterator[None]:
+        return rebuild_producer_state(
+            producers, self.segments, log_start, end, self._clock, clean_shutdown=clean_shutdown
+        )
+
+    def _settle_ends(self) -> tuple[int, int]:
+        """Log end and recovery point; without a segment that reaches the log start, one empty segment is made there."""
+        log_end = self.segments.active.next_offset() if self.segments else None
+        if log_end is not None and log_end < self._log_start:
+            # Somebody removed files. What is left lies below the log start, so nobody may read it.
+            self._remove(tuple(self.segments))
+            self._epochs.clear_and_flush()
+            self._producers.truncate_fully_and_start_at(self._log_start)
+            log_end = None
+        if not self.segments:
+            self._create_segment(self._log_start)
+        if log_end is not None and self._is_clean:
+            return log_end, log_end
+        log_end = self.segments.active.next_offset() if log_end is None else log_end
+        return log_end, min(self._recovery_point, log_end)
+
+    def _remove(self, segments: tuple[LogSegment, ...]) -> None:
+        """Take segments out of the log, with their snapshots; the files go after the delay."""
+        if not segments:
+            return
+        for segment in segments:
+            self.segments.remove(segment.base_offset)
+            segment.change_suffix("", DELETED)
+        marked = [self._producers.mark_snapshot_for_deletion(segment.base_offset) for segment in segments]
+
+        def delete() -> None:
+            for segment in segments:
+                segment.delete()
+            for path in marked:
+                if path is not None:
+                    self._fs.remove(path)
+
+        self._schedule.after(self._config.file_delete_delay_ms, Call("delete segments", delete))
+
+    def _split(self, segment: LogSegment) -> None:
+        """Cut a segment whose offsets do not fit into several that do."""
+        for gone in split_overflowed(
+            self._fs, self._directory, segment, self.segments, self._config, self._clock, self._rng, self._schedule
+        ):
+            self._producers.mark_snapshot_for_deletion(gone.base_offset)
+
+
+class _Overflow(Exception):
+    """A segment holds an offset beyond what its indexes can express."""
+
+    def __init__(self, segment: LogSegment) -> None:
+        super().__init__(segment)
+        self.segment = segment

@@ -1,0 +1,282 @@
+"""The segments of one partition on the disk: appending to the last, rolling, reading, truncating, flushing, deleting.
+
+This layer knows files and offsets. It does not know producers, epochs or watermarks: those are UnifiedLog's, which
+calls it and decides how far a reader may see.
+
+Kafka: kafka.log.LocalLog.
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+
+from tidelog.errors import InvalidRequestError, LogClosedError, OffsetOutOfRangeError
+from tidelog.log.batch_info import BatchInfo
+from tidelog.log.clock import Clock
+from tidelog.log.config import LogConfig
+from tidelog.log.files import FileSystem, join, parent_of
+from tidelog.log.lookup import Step
+from tidelog.log.names import DELETED, SEGMENT_SUFFIXES, file_name
+from tidelog.log.offsets import OffsetMetadata
+from tidelog.log.region import Region
+from tidelog.log.segment import LogSegment
+from tidelog.log.segments import LogSegments
+from tidelog.log.tasks import Call, Schedule
+from tidelog.log.transaction_index import AbortedTxnEntry
+from tidelog.records.varint import Buffer
+
+__all__ = ["LocalLog"]
+
+
+class LocalLog:
+    """The segments, the log end, and the offset up to which all is on the disk."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        config: LogConfig,
+        clock: Clock,
+        rng: random.Random,
+        schedule: Schedule,
+        segments: LogSegments,
+        *,
+        recovery_point: int,
+        log_end_offset: int,
+    ) -> None:
+        self.fs = fs
+        self.directory = directory
+        self.config = config
+        self.clock = clock
+        self.rng = rng
+        self.schedule = schedule
+        self.segments = segments
+        self.recovery_point = recovery_point
+        self.last_flushed_ms = clock.now_ms()
+        self.is_closed = False
+        active = segments.active
+        self.log_end = OffsetMetadata(log_end_offset, active.base_offset, active.size)
+
+    # -- appending -----------------------------------------------------------------------------------------------
+
+    def append(self, data: Buffer, batches: Sequence[BatchInfo]) -> None:
+        """Write to the active segment and move the log end."""
+        active = self.segments.active
+        active.append(data, batches)
+        self.log_end = OffsetMetadata(batches[-1].last_offset + 1, active.base_offset, active.log.size)
+
+    def set_log_end(self, offset: int) -> None:
+        """Set the log end to `offset`, which lies at the end of the active segment."""
+        active = self.segments.active
+        self.log_end = OffsetMetadata(offset, active.base_offset, active.size)
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def roll(self, first_offset: int | None = None) -> LogSegment:
+        """Begin a new segment at the log end, or at `first_offset` where that is higher."""
+        self.ensure_open()
+        base_offset = max(self.log_end.offset, first_offset or 0)
+        active = self.segments.active
+        if base_offset in self.segments:
+            if active.base_offset != base_offset or active.size:
+                raise InvalidRequestError(f"{self.directory}: a segment of base offset {base_offset} exists")
+            # An empty active segment whose index is full: there is nothing to keep but its name.
+            segment = self._replace(active, base_offset)
+        elif base_offset < active.base_offset:
+            raise InvalidRequestError(
+                f"{self.directory}: a roll to {base_offset}, the active segment begins at {active.base_offset}"
+            )
+        else:
+            for suffix in SEGMENT_SUFFIXES:
+                self.fs.remove(join(self.directory, file_name(base_offset, suffix)))
+            active.become_inactive()
+            segment = self._create(base_offset)
+            self.segments.add(segment)
+        self.set_log_end(self.log_end.offset)
+        return segment
+
+    def _create(self, base_offset: int) -> LogSegment:
+        return LogSegment.create(
+            self.fs, self.directory, base_offset, self.config, self.clock, self.rng, preallocate=self.config.preallocate
+        )
+
+    def _replace(self, old: LogSegment, base_offset: int) -> LogSegment:
+        """Put a new empty segment in the place of `old`, whose files go after the delay."""
+        if base_offset == old.base_offset:
+            old.change_suffix("", DELETED)
+        segment = self._create(base_offset)
+        self.segments.add(segment)
+        if base_offset != old.base_offset:
+            self.segments.remove(old.base_offset)
+        self.delete_files([old])
+        return segment
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        limit: OffsetMetadata,
+        *,
+        at_least_one: bool = False,
+        with_aborted: bool = False,
+        trace: list[Step] | None = None,
+    ) -> Region:
+        """The bytes from the batch that holds `offset` on, in one segment, up to the batch that holds `limit`."""
+        log_end = self.log_end
+        segment = self.segments.floor(offset)
+        if offset > log_end.offset or segment is None:
+            raise OffsetOutOfRangeError(f"offset {offset} of {self.directory}: the log ends at {log_end.offset}")
+        if offset >= limit.offset:
+            place = limit if offset == limit.offset else self.locate(offset)
+            return Region(place, aborted=() if with_aborted else None)
+        while segment is not None:
+            region = segment.read(offset, max_bytes, _end_in(segment, limit), at_least_one=at_least_one, trace=trace)
+            if region is not None:
+                return self._with_aborted(offset, segment, region) if with_aborted else region
+            # Compaction can leave nothing at the end of a segment: the next one goes on.
+            segment = self.segments.higher(segment.base_offset)
+        return Region(log_end, aborted=() if with_aborted else None)
+
+    def locate(self, offset: int) -> OffsetMetadata:
+        """Where the batch that holds `offset` begins; the log end for offsets behind the last batch."""
+        log_end = self.log_end
+        if offset == log_end.offset:
+            return log_end
+        start = self.read(offset, 1, log_end).start
+        return start._replace(offset=offset)
+
+    def _with_aborted(self, offset: int, segment: LogSegment, region: Region) -> Region:
+        """The same region with the transactions of which it holds data and that were aborted."""
+        end = segment.offset_index.upper_bound(region.start.position + region.size)
+        if end is not None:
+            upper = end.offset
+        else:
+            following = self.segments.higher(segment.base_offset)
+            upper = following.base_offset if following is not None else self.log_end.offset
+        return Region(
+            region.start, region.file, region.position, region.size, region.first_batch,
+            region.is_first_batch_incomplete, tuple(self.collect_aborted(offset, upper, segment)),
+        )  # fmt: skip
+
+    def collect_aborted(self, offset: int, upper: int, segment: LogSegment | None = None) -> Iterable[AbortedTxnEntry]:
+        """The aborted transactions that overlap the offsets from `offset` to before `upper`."""
+        segment = segment or self.segments.floor(offset)
+        while segment is not None:
+            found = segment.txn_index.collect(offset, upper)
+            yield from found.transactions
+            if found.is_complete:
+                return
+            segment = self.segments.higher(segment.base_offset)
+
+    # -- truncating and deleting ---------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> list[LogSegment]:
+        """Cut everything from `offset` on; the segments that went as a whole."""
+        gone = [segment for segment in self.segments if segment.base_offset > offset]
+        self.remove(gone)
+        self.segments.active.truncate_to(offset)
+        self.set_log_end(offset)
+        return gone
+
+    def truncate_fully(self, offset: int) -> list[LogSegment]:
+        """Drop every segment and begin anew at `offset`; the segments that went."""
+        self.ensure_open()
+        gone = list(self.segments)
+        self.remove(gone[:-1])
+        self._replace(gone[-1], offset)
+        self.set_log_end(offset)
+        return gone
+
+    def remove(self, segments: Sequence[LogSegment], *, at_once: bool = False) -> None:
+        """Take segments out of the log; their files are renamed now and deleted after file.delete.delay.ms."""
+        for segment in segments:
+            self.segments.remove(segment.base_offset)
+        self.delete_files(segments, at_once=at_once)
+
+    def delete_files(self, segments: Sequence[LogSegment], *, at_once: bool = False) -> None:
+        """Delete the files of segments that are no longer part of the log."""
+        if not segments:
+            return
+        for segment in segments:
+            if not segment.log.path.endswith(DELETED):
+                segment.change_suffix("", DELETED)
+
+        def delete() -> None:
+            for segment in segments:
+                segment.delete()
+
+        if at_once:
+            delete()
+        else:
+            self.schedule.after(self.config.file_delete_delay_ms, Call("delete segments", delete))
+
+    # -- flushing ------------------------------------------------------------------------------------------------
+
+    def flush(self, offset: int) -> None:
+        """Return when every segment that holds offsets from the recovery point to before `offset` is on the disk."""
+        if offset < self.recovery_point:
+            return
+        segments = self.segments.between(self.recovery_point, offset)
+        for segment in segments:
+            segment.flush()
+        if any(segment.base_offset >= self.recovery_point for segment in segments):
+            self.fs.sync_directory(self.directory)
+
+    def mark_flushed(self, offset: int) -> None:
+        """Note that everything below `offset` is on the disk."""
+        if offset > self.recovery_point:
+            self.recovery_point = offset
+            self.last_flushed_ms = self.clock.now_ms()
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def ensure_open(self) -> None:
+        """Raise LogClosedError if the log was closed."""
+        if self.is_closed:
+            raise LogClosedError(f"{self.directory}: the log is closed")
+
+    def close(self) -> None:
+        """Trim and close every segment."""
+        for segment in self.segments:
+            segment.close()
+        self.is_closed = True
+
+    def release(self) -> None:
+        """Give every descriptor back without writing, as after a disk error."""
+        for segment in self.segments:
+            segment.release()
+        self.is_closed = True
+
+    def rename(self, name: str) -> bool:
+        """Rename the directory; whether that changed anything."""
+        target = join(parent_of(self.directory), name)
+        if target == self.directory:
+            return False
+        self.fs.rename(self.directory, target)
+        self.directory = target
+        for segment in self.segments:
+            segment.moved_to(target)
+        return True
+
+    def delete(self) -> list[LogSegment]:
+        """Delete every segment at once; the segments that went."""
+        gone = list(self.segments)
+        self.segments.clear()
+        self.delete_files(gone, at_once=True)
+        self.is_closed = True
+        return gone
+
+    def delete_directory(self) -> None:
+        """Remove the directory of a log whose segments are gone."""
+        if self.segments:
+            raise InvalidRequestError(f"{self.directory} still has {len(self.segments)} segments")
+        self.fs.remove_directory(self.directory)
+
+
+def _end_in(segment: LogSegment, limit: OffsetMetadata) -> int | None:
+    """Up to which position of a segment may be read; None where that is not known, or nothing may."""
+    if segment.base_offset < limit.segment_base:
+        return segment.size
+    if segment.base_offset == limit.segment_base and not limit.is_offset_only:
+        return limit.position
+    return None

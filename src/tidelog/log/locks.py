@@ -1,0 +1,128 @@
+"""Locks on files and directories that keep out every other process, a JVM too, and every other caller in this one.
+
+A file. Java's FileChannel takes a POSIX record lock on it, and such a lock has two traps. It does not keep out its own
+process: the second caller is given the lock as well. And closing *any* descriptor of the file drops it, even one that
+was opened only to read. Linux has the same lock bound to the open file instead of the process (an "open file
+description" lock): it conflicts with Java's lock in both directions, and has neither trap. Systems without it take
+Java's own lock; there, nothing in the process may open and close a locked file.
+
+A directory cannot be opened for writing, so it has no record locks. There `flock` is taken, which keeps out whoever
+else takes `flock`.
+
+Beside the system's lock stands a register of what this process has locked, by device and inode. It is asked before
+the file is opened, so that a caller who comes second cannot drop the lock of the first by closing a descriptor.
+
+A child made by fork inherits descriptors, and with them a share of both kinds of lock: it would keep them when its
+parent dies. So it closes them first thing. It holds no locks.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+import struct
+import sys
+import threading
+from contextlib import suppress
+
+from tidelog.errors import LockedError
+
+__all__ = ["HeldLock", "lock_path"]
+
+_TRIES = 100
+# struct flock of 64-bit Linux: type, whence, start, length (0: to the end, however far), process (0: of the file).
+_WHOLE_FILE = struct.Struct("@hhqqi4x")
+
+_mutex = threading.Lock()
+_held: dict[tuple[int, int], "HeldLock"] = {}  # by device and inode
+
+
+class HeldLock:
+    """A lock that this process has, until `release`. Dropping the object does not release it."""
+
+    __slots__ = ("_descriptor", "_inode", "path")
+
+    def __init__(self, path: str, descriptor: int, inode: tuple[int, int]) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._inode = inode
+
+    def release(self) -> None:
+        with _mutex:
+            if _held.get(self._inode) is self:
+                del _held[self._inode]
+                os.close(self._descriptor)  # the last descriptor of this open file, so the lock goes with it
+
+    def __repr__(self) -> str:
+        return f"HeldLock({self.path!r})"
+
+
+def lock_path(path: str) -> HeldLock:
+    """Lock a file, created if it is missing, or a directory. OSError is what the system refused.
+
+    Raises LockedError when somebody has it.
+    """
+    with _mutex:
+        for _ in range(_TRIES):
+            with suppress(FileNotFoundError):
+                _check_not_held(path, _inode_of(os.stat(path)))
+            descriptor, inode = _open_locked(path)
+            # Whoever had it before may have removed the file between our opening and locking, as Kafka does when it
+            # stops. Then this lock is on a file without a name, and keeps out nobody.
+            with suppress(FileNotFoundError):
+                if _inode_of(os.stat(path)) == inode:
+                    lock = _held[inode] = HeldLock(path, descriptor, inode)
+                    return lock
+            os.close(descriptor)
+    raise LockedError(f"{path}: others keep taking and removing it")
+
+
+def _open_locked(path: str) -> tuple[int, tuple[int, int]]:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except IsADirectoryError:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            _lock_record(descriptor)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            raise LockedError(f"{path}: locked by another process") from error
+        raise
+    return descriptor, _inode_of(found)
+
+
+def _lock_record(descriptor: int) -> None:
+    command = getattr(fcntl, "F_OFD_SETLK", None)
+    if command is not None and sys.platform == "linux" and sys.maxsize > 1 << 32:
+        try:
+            fcntl.fcntl(descriptor, command, _WHOLE_FILE.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a kernel, or a file system, that does not know it
+                raise
+        else:
+            return
+    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _check_not_held(path: str, inode: tuple[int, int]) -> None:
+    if inode in _held:
+        raise LockedError(f"{path}: locked by this process, as {_held[inode].path}")
+
+
+def _inode_of(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _forget_all() -> None:
+    for lock in _held.values():
+        os.close(lock._descriptor)
+    _held.clear()
+    _mutex.release()
+
+
+os.register_at_fork(before=_mutex.acquire, after_in_parent=_mutex.release, after_in_child=_forget_all)

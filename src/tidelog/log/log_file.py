@@ -1,0 +1,109 @@
+"""The `.log` file of a segment: batches back to back, from position 0, nothing else.
+
+With `preallocate` the file is longer than its batches while it is written to; `size` is where the batches end. A file
+is opened when somebody first reads or writes it, so a log of a thousand segments does not hold a thousand descriptors
+open because it was loaded.
+"""
+
+from collections.abc import Iterator
+
+from tidelog.log.batch_info import BatchInfo
+from tidelog.log.batch_scan import scan_batches
+from tidelog.log.files import FileSystem, WriteFile
+from tidelog.records.varint import Buffer
+
+__all__ = ["LogFile"]
+
+
+class LogFile:
+    """A `.log` file and the number of bytes in it that are batches."""
+
+    __slots__ = ("_file", "_fs", "path", "size")
+
+    def __init__(self, fs: FileSystem, path: str, size: int) -> None:
+        self._fs = fs
+        self._file: WriteFile | None = None
+        self.path = path
+        self.size = size  # set after the bytes are written: other threads read up to here
+
+    @classmethod
+    def create(cls, fs: FileSystem, path: str, preallocated_size: int = 0) -> "LogFile":
+        """Create an empty file, with room for `preallocated_size` bytes."""
+        log = cls(fs, path, 0)
+        if preallocated_size:
+            log.file.resize(preallocated_size)
+        else:
+            log.file  # noqa: B018 - opening creates it
+        return log
+
+    @classmethod
+    def open(cls, fs: FileSystem, path: str) -> "LogFile":
+        """A file that exists, all of it batches as far as anybody knows."""
+        found = fs.stat(path)
+        return cls(fs, path, found.size if found else 0)
+
+    @property
+    def file(self) -> WriteFile:
+        """The open file."""
+        file = self._file
+        if file is None:
+            file = self._file = self._fs.open_write(self.path)
+        return file
+
+    @property
+    def modified_ms(self) -> int:
+        """When the file was last written to, by the file system."""
+        found = self._fs.stat(self.path)
+        return found.modified_ms if found else 0
+
+    def append(self, data: Buffer) -> None:
+        """Write behind the last batch, in one call."""
+        (self._file or self.file).write_at(self.size, data)
+        self.size += len(data)
+
+    def batches(self, start: int = 0, end: int | None = None) -> Iterator[BatchInfo]:
+        """The complete batches from a position on, which must be that of a batch."""
+        return scan_batches(self.file, start, self.size if end is None else min(end, self.size))
+
+    def truncate_to(self, size: int) -> int:
+        """Cut the batches from `size` on; how many bytes went. The file is cut too, preallocated or not."""
+        cut = self.size - size
+        if cut > 0:
+            self.size = size
+        if self.file.size != size:
+            self.file.resize(size)
+        return max(cut, 0)
+
+    def trim(self) -> None:
+        """Give back what was preallocated and not used."""
+        self.truncate_to(self.size)
+
+    def flush(self) -> None:
+        """Return when all is on the disk."""
+        self.file.sync()
+
+    def close(self) -> None:
+        """Trim and close."""
+        if self._file is not None:
+            self.trim()
+            self.release()
+
+    def release(self) -> None:
+        """Forget the descriptor: it is closed when the last region that uses it goes. A later use opens it again."""
+        self._file = None
+
+    def delete(self) -> bool:
+        """Remove the file; whether there was one. Regions that hold it keep their bytes."""
+        self.release()
+        return self._fs.remove(self.path)
+
+    def rename_to(self, path: str) -> None:
+        """Give the file another name."""
+        self._fs.rename(self.path, path)
+        self.moved_to(path)
+
+    def moved_to(self, path: str) -> None:
+        """Note that the file has another path now, because its directory was renamed."""
+        self.path = path
+        if self._file is not None:
+            self._file.path = path

@@ -1,0 +1,199 @@
+"""Finding an offset or a time in one segment. What a reader, `explain` and recovery do is this, and nothing else.
+
+By offset: the greatest index entry not above the target gives a position; from there batches are walked until one
+ends at or behind the target. By time: the greatest time-index entry not above the target gives an offset, that offset
+a position, and from there the first batch whose largest timestamp reaches the target is opened.
+
+An index is a hint. The batch that an entry points to must be the batch the entry speaks of; if it is not, the entry is
+reported as wrong and the walk begins at position 0, so that a damaged index costs time and never an answer.
+
+A trace, where one is given, is told every step: `explain` prints it.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import NamedTuple, Protocol
+
+from tidelog.errors import CorruptionError
+from tidelog.log.batch_info import BatchInfo
+from tidelog.log.batch_scan import read_batch, scan_batches
+from tidelog.log.files import ReadFile
+from tidelog.log.offset_index import OffsetPosition
+from tidelog.log.offsets import TimestampAndOffset
+from tidelog.log.time_index import TimestampOffset
+from tidelog.records.batches import batch_of
+
+__all__ = [
+    "BatchRead",
+    "BatchWalked",
+    "IndexUsed",
+    "SegmentChosen",
+    "SegmentLookup",
+    "Step",
+    "TimeIndexUsed",
+    "WrongIndex",
+]
+
+
+class SegmentChosen(NamedTuple):
+    """The segment that must hold the target, if any does."""
+
+    base_offset: int
+
+
+class IndexUsed(NamedTuple):
+    """The entry of the offset index from whose position the walk begins."""
+
+    offset: int
+    position: int
+
+
+class TimeIndexUsed(NamedTuple):
+    """The entry of the time index before whose offset nothing reaches the target."""
+
+    timestamp_ms: int
+    offset: int
+
+
+class BatchWalked(NamedTuple):
+    """A batch whose header was read on the way."""
+
+    batch: BatchInfo
+
+
+class BatchRead(NamedTuple):
+    """A batch whose records were read."""
+
+    batch: BatchInfo
+
+
+class WrongIndex(NamedTuple):
+    """An index entry that does not fit the log: the walk begins at 0 instead."""
+
+    what: str
+
+
+Step = SegmentChosen | IndexUsed | TimeIndexUsed | BatchWalked | BatchRead | WrongIndex
+
+
+class OffsetLookup(Protocol):
+    """What a lookup needs of an offset index."""
+
+    def lookup(self, target: int) -> OffsetPosition: ...
+
+
+class TimeLookup(Protocol):
+    """What a lookup needs of a time index."""
+
+    def lookup(self, timestamp_ms: int) -> TimestampOffset: ...
+
+
+class SegmentLookup:
+    """Lookups in one segment: its file, how much of it is batches, and its two indexes."""
+
+    __slots__ = ("_file", "_index", "_size", "_time_index", "_trace", "base_offset", "wrong_index")
+
+    def __init__(
+        self,
+        base_offset: int,
+        file: ReadFile,
+        size: int,
+        index: OffsetLookup,
+        time_index: TimeLookup,
+        trace: list[Step] | None = None,
+    ) -> None:
+        self.base_offset = base_offset
+        self.wrong_index: str | None = None  # what was wrong with the index, if something was
+        self._file = file
+        self._size = size
+        self._index = index
+        self._time_index = time_index
+        self._trace = trace
+
+    def find_offset(self, target: int) -> BatchInfo | None:
+        """The first batch that ends at or behind `target`."""
+        for batch in self.batches_from(target):
+            if self._trace is not None:
+                self._trace.append(BatchWalked(batch))
+            if batch.last_offset >= target:
+                return batch
+        return None
+
+    def find_time(self, target_ms: int, first_offset: int) -> TimestampAndOffset | None:
+        """The first record, in the order of offsets, at or behind `target_ms` and not below `first_offset`."""
+        for batch in self.batches_from(max(self._offset_before(target_ms), first_offset)):
+            if self._trace is not None:
+                self._trace.append(BatchWalked(batch))
+            if batch.max_timestamp_ms >= target_ms:
+                found = self._first_record(batch, target_ms, first_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def find_max_timestamp(self, hint: TimestampOffset) -> TimestampAndOffset | None:
+        """The first record that has the largest timestamp of the segment, `hint.timestamp_ms`."""
+        for batch in self.batches_from(hint.offset):
+            if batch.max_timestamp_ms == hint.timestamp_ms:
+                return self._first_record(batch, hint.timestamp_ms, -1)
+        return None
+
+    def _first_record(self, batch: BatchInfo, target_ms: int, first_offset: int) -> TimestampAndOffset | None:
+        if self._trace is not None:
+            self._trace.append(BatchRead(batch))
+        for record in batch_of(read_batch(self._file, batch)):
+            if record.timestamp_ms >= target_ms and record.offset >= first_offset:
+                epoch = batch.leader_epoch if batch.leader_epoch >= 0 else None
+                return TimestampAndOffset(record.timestamp_ms, record.offset, epoch)
+        return None
+
+    def _offset_before(self, target_ms: int) -> int:
+        """An offset below which nothing reaches `target_ms`, by the time index if it can be believed."""
+        entry = self._time_index.lookup(target_ms)
+        if entry.timestamp_ms < 0:
+            return self.base_offset
+        batch = next((b for b in self.batches_from(entry.offset) if b.last_offset >= entry.offset), None)
+        if batch is None or batch.max_timestamp_ms != entry.timestamp_ms:
+            self._report(f"the time index says {entry.timestamp_ms} of offset {entry.offset}, the log does not")
+            return self.base_offset
+        if self._trace is not None:
+            self._trace.append(TimeIndexUsed(*entry))
+        return entry.offset
+
+    def batches_from(self, target: int) -> Iterator[BatchInfo]:
+        """The batches from the index entry of `target` on, or all of them if the entry is wrong."""
+        entry = self._index.lookup(target)
+        if entry.position:
+            batches = scan_batches(self._file, entry.position, self._size)
+            first = _first_of(batches)
+            if first is not None and _is_of(first, entry):
+                if self._trace is not None:
+                    self._trace.append(IndexUsed(*entry))
+                return chain((first,), batches)
+            self._report(f"the index says offset {entry.offset} is at position {entry.position}, the log does not")
+        elif self._trace is not None:
+            self._trace.append(IndexUsed(*entry))
+        return scan_batches(self._file, 0, self._size)
+
+    def _report(self, what: str) -> None:
+        self.wrong_index = what
+        if self._trace is not None:
+            self._trace.append(WrongIndex(what))
+
+
+def _first_of(batches: Iterator[BatchInfo]) -> BatchInfo | None:
+    """The first of `batches`, or None where there is no sound one."""
+    try:
+        return next(batches, None)
+    except CorruptionError:
+        return None
+
+
+def _is_of(batch: BatchInfo, entry: OffsetPosition) -> bool:
+    """Whether `batch` is the one that an index entry speaks of.
+
+    4.3 stores the last offset of the batch, releases up to 1.1 the first, so any offset of the batch will do. Where
+    the batch is a legacy wrapper its first offset is inside the compressed part: what ends at or behind is taken.
+    """
+    if batch.is_legacy and batch.codec_id:
+        return batch.last_offset >= entry.offset
+    return batch.base_offset <= entry.offset <= batch.last_offset

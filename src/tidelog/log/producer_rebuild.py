@@ -1,0 +1,80 @@
+"""Producer state out of the log itself: the newest snapshot that can be believed, then every batch behind it.
+
+Kafka: UnifiedLog.rebuildProducerState.
+"""
+
+from collections.abc import Iterator
+
+from tidelog.log.batch_windows import BatchWindow, read_windows
+from tidelog.log.clock import Clock
+from tidelog.log.origin import AppendOrigin
+from tidelog.log.producer_append import ProducerAppendInfo
+from tidelog.log.producer_state import ProducerStateManager
+from tidelog.log.producer_txn import CompletedTxn
+from tidelog.log.segment import LogSegment
+from tidelog.log.segments import LogSegments
+from tidelog.records.batch import RecordBatch
+from tidelog.records.control import end_txn_marker_of
+
+__all__ = ["rebuild_producer_state", "replay_window"]
+
+
+def rebuild_producer_state(
+    producers: ProducerStateManager,
+    segments: LogSegments,
+    log_start_offset: int,
+    end_offset: int,
+    clock: Clock,
+    *,
+    clean_shutdown: bool = False,
+) -> Iterator[None]:
+    """Bring `producers` to the state they have before `end_offset`, yielding now and then.
+
+    Snapshots are taken at the last two segments and at the end, so that the next start replays little. After a clean
+    stop without any snapshot there can have been no producer, and nothing is replayed.
+    """
+    if producers.latest_snapshot_offset is None and clean_shutdown:
+        for offset in [*segments.base_offsets[-2:], end_offset]:
+            producers.map_end_offset = offset
+            producers.take_snapshot()
+        return
+    was_empty = producers.is_empty and producers.map_end_offset >= end_offset
+    producers.truncate_and_reload(log_start_offset, end_offset, clock.now_ms())
+    if end_offset > producers.map_end_offset and not was_empty:
+        for segment in segments.between(producers.map_end_offset, end_offset):
+            start = max(segment.base_offset, producers.map_end_offset, log_start_offset)
+            producers.map_end_offset = start
+            if segment.base_offset in segments.base_offsets[-2:]:
+                producers.take_snapshot()
+            yield from _replay(producers, segment, start, end_offset)
+    producers.map_end_offset = end_offset
+    producers.take_snapshot()
+
+
+def _replay(producers: ProducerStateManager, segment: LogSegment, start: int, end_offset: int) -> Iterator[None]:
+    """Take in the batches of a segment from the one that holds `start` to the one that holds `end_offset`."""
+    first = segment.find_offset(start)
+    if first is None:
+        return
+    stop = segment.find_offset(end_offset)
+    updates: dict[int, ProducerAppendInfo] = {}
+    completed: list[CompletedTxn] = []
+    for window in read_windows(segment.log.file, first.position, stop.position if stop else segment.size):
+        completed += replay_window(producers, updates, window)
+        yield
+    producers.apply(updates)
+    for txn in completed:
+        producers.complete_txn(txn)
+
+
+def replay_window(
+    producers: ProducerStateManager, updates: dict[int, ProducerAppendInfo], window: BatchWindow
+) -> Iterator[CompletedTxn]:
+    """Stage the batches of a window by the rules of replication; the transactions that end in it."""
+    for batch in window.batches:
+        if batch.producer_id < 0:
+            continue
+        marker = end_txn_marker_of(RecordBatch(window.bytes_of(batch))) if batch.is_control else None
+        txn = producers.stage(updates, batch, AppendOrigin.REPLICATION, marker)
+        if txn is not None:
+            yield txn

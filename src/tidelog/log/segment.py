@@ -1,0 +1,354 @@
+"""One segment of a log: a `.log` file with the batches from its base offset on, and the three indexes beside it.
+
+The last segment is the active one, the only one that grows. After `index.interval.bytes` of batches an entry is added
+to the offset index (last offset of a batch, position of the batch) and one to the time index (largest timestamp so
+far, last offset of the batch that reached it). Both are sized for the whole segment while it is active, zeros at the
+end, and are cut to their entries when it is rolled or closed. The first batch of a segment is never indexed.
+
+Kafka: org.apache.kafka.storage.internals.log.LogSegment.
+"""
+
+import random
+from collections.abc import Sequence
+
+from tidelog.errors import CorruptIndexError, CorruptionError, InvalidRequestError, OffsetOverflowError
+from tidelog.log.batch_info import BatchInfo
+from tidelog.log.clock import Clock
+from tidelog.log.config import LogConfig
+from tidelog.log.files import FileSystem, join
+from tidelog.log.log_file import LogFile
+from tidelog.log.lookup import SegmentChosen, SegmentLookup, Step
+from tidelog.log.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, file_name
+from tidelog.log.offset_index import OffsetIndex
+from tidelog.log.offsets import OffsetMetadata, TimestampAndOffset
+from tidelog.log.producer_txn import CompletedTxn
+from tidelog.log.region import Region
+from tidelog.log.time_index import TimeIndex, TimestampOffset
+from tidelog.log.transaction_index import AbortedTxnEntry, TransactionIndex
+from tidelog.records.java import MAX_INT32
+from tidelog.records.varint import Buffer
+
+__all__ = ["LogSegment"]
+
+_NO_TIMESTAMP = -1
+_INFINITE = 2**63 - 1
+
+
+class LogSegment:
+    """A segment that can be read by many threads and appended to by one."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        log: LogFile,
+        suffix: str = "",
+    ) -> None:
+        self.base_offset = base_offset
+        self.log = log
+        self.offset_index = OffsetIndex(
+            fs, join(directory, file_name(base_offset, INDEX_SUFFIX) + suffix), base_offset, config.segment_index_bytes
+        )
+        self.time_index = TimeIndex(
+            fs,
+            join(directory, file_name(base_offset, TIME_INDEX_SUFFIX) + suffix),
+            base_offset,
+            config.segment_index_bytes,
+        )
+        self.txn_index = TransactionIndex(
+            fs, join(directory, file_name(base_offset, TXN_INDEX_SUFFIX) + suffix), base_offset
+        )
+        self.wrong_index: str | None = None  # what a reader found wrong with an index; the owner rebuilds it
+        self.jitter_ms = config.segment_jitter(rng)
+        self._fs = fs
+        self._clock = clock
+        self._index_interval = config.index_interval_bytes
+        self._created_ms = clock.now_ms()
+        self._bytes_since_index = 0
+        self._max: TimestampOffset | None = None  # None: not looked up yet
+        self._first_timestamp_ms: int | None = None  # of the first batch; None: not looked up yet, or empty
+
+    @classmethod
+    def create(
+        cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, clock: Clock, rng: random.Random,
+        *, preallocate: bool = False, suffix: str = "",
+    ) -> "LogSegment":  # fmt: skip
+        """Create the `.log` file of a new segment; the indexes appear when they are first used."""
+        path = join(directory, file_name(base_offset, LOG_SUFFIX) + suffix)
+        log = LogFile.create(fs, path, config.segment_bytes if preallocate else 0)
+        return cls(fs, directory, base_offset, config, clock, rng, log=log, suffix=suffix)
+
+    @classmethod
+    def open(
+        cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, clock: Clock, rng: random.Random,
+        *, suffix: str = "",
+    ) -> "LogSegment":  # fmt: skip
+        """A segment that lies on the disk."""
+        log = LogFile.open(fs, join(directory, file_name(base_offset, LOG_SUFFIX) + suffix))
+        return cls(fs, directory, base_offset, config, clock, rng, log=log, suffix=suffix)
+
+    def __repr__(self) -> str:
+        return f"LogSegment(base offset {self.base_offset}, {self.size} bytes)"
+
+    @property
+    def size(self) -> int:
+        """Bytes of batches."""
+        return self.log.size
+
+    # -- appending -----------------------------------------------------------------------------------------------
+
+    def fits(self, offset: int) -> bool:
+        """Whether an offset is within the 31 bits above the base offset that an index entry can hold."""
+        return 0 <= offset - self.base_offset <= MAX_INT32
+
+    def should_roll(self, config: LogConfig, size: int, max_timestamp_ms: int, last_offset: int, now_ms: int) -> bool:
+        """Whether `size` bytes that end with `last_offset` belong into a new segment."""
+        own_size = self.log.size
+        if own_size + size > config.segment_bytes:
+            return True
+        if own_size and self.waited_ms(now_ms, max_timestamp_ms) > config.max_segment_ms - self.jitter_ms:
+            return True
+        return (
+            self.offset_index.is_full or self.time_index.is_full or not 0 <= last_offset - self.base_offset <= MAX_INT32
+        )
+
+    def waited_ms(self, now_ms: int, timestamp_ms: int) -> int:
+        """How long this segment has been open: by record time where records have one, else by the clock."""
+        first = self._first_timestamp_ms
+        if first is None:
+            first = self._load_first_timestamp()
+        return timestamp_ms - first if first >= 0 else now_ms - self._created_ms
+
+    @property
+    def first_batch_timestamp_ms(self) -> int:
+        """The largest timestamp of the first batch; later than any time while there is none."""
+        first = self._load_first_timestamp()
+        return first if first >= 0 else _INFINITE
+
+    def _load_first_timestamp(self) -> int:
+        if self._first_timestamp_ms is None and self.size:
+            first = next(self.log.batches(), None)
+            if first is not None:
+                self._first_timestamp_ms = first.max_timestamp_ms
+        return _NO_TIMESTAMP if self._first_timestamp_ms is None else self._first_timestamp_ms
+
+    def append(self, data: Buffer, batches: Sequence[BatchInfo]) -> None:
+        """Write batches behind the last one, in one call, and index them. `batches` describe `data` from 0 on."""
+        last_offset = batches[-1].last_offset
+        if not 0 <= last_offset - self.base_offset <= MAX_INT32:
+            raise OffsetOverflowError(
+                f"offset {last_offset} does not fit the segment of base offset {self.base_offset}"
+            )
+        start = self.log.size
+        if start == 0:
+            self._first_timestamp_ms = batches[0].max_timestamp_ms
+        self.log.append(data)
+        for batch in batches:
+            latest = self._max
+            if latest is None:
+                latest = self.max_timestamp
+            if batch.max_timestamp_ms > latest.timestamp_ms:
+                self._max = TimestampOffset(batch.max_timestamp_ms, batch.last_offset)
+            if self._bytes_since_index > self._index_interval:
+                self.index_batch(batch.last_offset, start + batch.position)
+                self._bytes_since_index = 0
+            self._bytes_since_index += batch.size
+
+    def index_batch(self, last_offset: int, position: int) -> None:
+        """Add a batch to the offset index, and the largest timestamp so far to the time index."""
+        self.offset_index.append(last_offset, position)
+        self.time_index.maybe_append(*self.max_timestamp)
+
+    def add_aborted(self, txn: CompletedTxn, last_stable_offset: int) -> None:
+        """Note a transaction whose ABORT marker lies in this segment."""
+        self.txn_index.append(AbortedTxnEntry(txn.producer_id, txn.first_offset, txn.last_offset, last_stable_offset))
+
+    # -- timestamps ----------------------------------------------------------------------------------------------
+
+    @property
+    def max_timestamp(self) -> TimestampOffset:
+        """The largest timestamp, and the last offset of the batch that has it; (-1, base offset) if there is none."""
+        if self._max is None:
+            self._max = self._look_up_max_timestamp()
+        return self._max
+
+    @max_timestamp.setter
+    def max_timestamp(self, value: TimestampOffset | None) -> None:
+        self._max = value
+
+    def _look_up_max_timestamp(self) -> TimestampOffset:
+        """What the last entry of the time index says, unless the batches behind it know better."""
+        last = self.time_index.last_entry
+        latest = TimestampOffset(_NO_TIMESTAMP, self.base_offset)
+        if not self.size:
+            return last
+        lookup = self.lookup()
+        try:
+            for batch in lookup.batches_from(last.offset):
+                if batch.max_timestamp_ms > latest.timestamp_ms:
+                    latest = TimestampOffset(batch.max_timestamp_ms, batch.last_offset)
+        except CorruptionError:  # a torn tail ends the segment; what lies before it counts
+            pass
+        self._note_wrong_index(lookup)
+        return latest
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """The largest timestamp of a record, or when the file was last written to if no record has one."""
+        largest = self.max_timestamp.timestamp_ms
+        return largest if largest >= 0 else self.log.modified_ms
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def lookup(self, trace: list[Step] | None = None) -> SegmentLookup:
+        """Lookups in the segment as it is now."""
+        if trace is not None:
+            trace.append(SegmentChosen(self.base_offset))
+        log = self.log
+        return SegmentLookup(self.base_offset, log.file, log.size, self.offset_index, self.time_index, trace)
+
+    def find_offset(self, target: int, trace: list[Step] | None = None) -> BatchInfo | None:
+        """The first batch that ends at or behind `target`."""
+        lookup = self.lookup(trace)
+        found = lookup.find_offset(target)
+        if lookup.wrong_index:
+            self._note_wrong_index(lookup)
+        return found
+
+    def find_time(
+        self, target_ms: int, first_offset: int, trace: list[Step] | None = None
+    ) -> TimestampAndOffset | None:
+        """The first record at or behind `target_ms` and not below `first_offset`."""
+        lookup = self.lookup(trace)
+        found = lookup.find_time(target_ms, first_offset)
+        self._note_wrong_index(lookup)
+        return found
+
+    def find_max_timestamp(self) -> TimestampAndOffset | None:
+        """The first record that has the largest timestamp."""
+        lookup = self.lookup()
+        found = lookup.find_max_timestamp(self.max_timestamp)
+        self._note_wrong_index(lookup)
+        return found
+
+    def _note_wrong_index(self, lookup: SegmentLookup) -> None:
+        if lookup.wrong_index:
+            self.wrong_index = lookup.wrong_index
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        max_position: int | None = None,
+        *,
+        at_least_one: bool = False,
+        trace: list[Step] | None = None,
+    ) -> Region | None:
+        """The bytes from the batch that holds `offset` on, up to `max_position`; None if it all lies before.
+
+        With `max_position` None the place is found and no byte is given. `at_least_one` raises `max_bytes` to the size
+        of the first batch.
+        """
+        if max_bytes < 0:
+            raise InvalidRequestError(f"a read of {max_bytes} bytes")
+        first = self.find_offset(offset, trace)
+        if first is None:
+            return None
+        start = OffsetMetadata(first.base_offset, self.base_offset, first.position)
+        if at_least_one:
+            max_bytes = max(max_bytes, first.size)
+        if max_bytes == 0 or max_position is None:
+            return Region(start)
+        size = max(min(max_position - first.position, max_bytes), 0)
+        return Region(start, self.log.file, first.position, size, first, max_bytes < first.size)
+
+    def next_offset(self) -> int:
+        """The offset behind the last complete batch, found from the last index entry; the base offset if empty."""
+        lookup = self.lookup()
+        last = None
+        for last in lookup.batches_from(self.offset_index.last_offset):  # noqa: B007
+            pass
+        self._note_wrong_index(lookup)
+        return self.base_offset if last is None else last.next_offset
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def check(self, *, is_time_index_new: bool) -> None:
+        """Raise CorruptIndexError unless the offset index is there and the transaction index is sound."""
+        if not self.offset_index.exists():
+            raise CorruptIndexError(f"{self.offset_index.path} does not exist")
+        if is_time_index_new:
+            self.time_index.resize(0)
+        self.txn_index.sanity_check()
+
+    def become_inactive(self) -> None:
+        """What a roll does to the segment it leaves: the last time entry, and no spare room in any file."""
+        self.time_index.maybe_append(*self.max_timestamp, skip_full=True)
+        self.offset_index.trim()
+        self.time_index.trim()
+        self.log.trim()
+
+    def resize_indexes(self, size: int) -> None:
+        """Give both indexes room for a growing segment."""
+        self.offset_index.resize(size)
+        self.time_index.resize(size)
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut the batch that holds `offset` and all behind it; how many bytes went."""
+        found = self.find_offset(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        self.resize_indexes(self.offset_index.max_size)
+        cut = self.log.truncate_to(found.position) if found else 0
+        if not self.size:
+            self._created_ms = self._clock.now_ms()
+            self._first_timestamp_ms = None
+        self._bytes_since_index = 0
+        self._max = None
+        return cut
+
+    def flush(self) -> None:
+        """Return when log and indexes are on the disk. Index files that do not exist yet are created."""
+        self.log.flush()
+        self.offset_index.flush()
+        self.time_index.flush()
+        self.txn_index.flush()
+
+    def close(self) -> None:
+        """Write the last time entry, trim and close. Indexes that were never used are left as they are."""
+        if self._max is not None and not self.wrong_index:
+            self.time_index.maybe_append(*self._max, skip_full=True)
+        self.offset_index.close()
+        self.time_index.close()
+        self.log.close()
+        self.txn_index.close()
+
+    def release(self) -> None:
+        """Give all descriptors back without a write, as after a disk error."""
+        self.offset_index.release()
+        self.time_index.release()
+        self.log.release()
+        self.txn_index.close()
+
+    def delete(self) -> None:
+        """Remove the files."""
+        self.log.delete()
+        self.offset_index.delete()
+        self.time_index.delete()
+        self.txn_index.delete()
+
+    def change_suffix(self, old: str, new: str) -> None:
+        """Rename the files: log first, so that what is left of a crash is never an index that looks like a segment."""
+        for file in (self.log, self.offset_index, self.time_index, self.txn_index):
+            file.rename_to(file.path.removesuffix(old) + new)
+
+    def moved_to(self, directory: str) -> None:
+        """Note that the directory has another name now."""
+        for file in (self.log, self.offset_index, self.time_index, self.txn_index):
+            file.moved_to(join(directory, file.path.rpartition("/")[2]))

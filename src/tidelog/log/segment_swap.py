@@ -1,0 +1,55 @@
+"""Putting new segments in the place of old ones so that a crash leaves either set and never a mix.
+
+New segments are written under names that end in `.cleaned`. Renaming them to `.swap`, the last one first, commits: as
+long as one `.cleaned` is left, start-up throws all of them away; once none is, start-up completes the swap
+(leftovers.py). Then the old files get `.deleted` behind their names and the new ones their final names.
+
+Kafka: LocalLog.replaceSegments.
+"""
+
+from collections.abc import Sequence
+
+from tidelog.log.config import LogConfig
+from tidelog.log.files import FileSystem
+from tidelog.log.names import CLEANED, DELETED, SWAP
+from tidelog.log.segment import LogSegment
+from tidelog.log.segments import LogSegments
+from tidelog.log.tasks import Call, Schedule
+
+__all__ = ["replace_segments"]
+
+
+def replace_segments(
+    fs: FileSystem,
+    directory: str,
+    segments: LogSegments,
+    new: Sequence[LogSegment],
+    old: Sequence[LogSegment],
+    config: LogConfig,
+    schedule: Schedule,
+) -> list[LogSegment]:
+    """Replace `old`, which are part of the log or not loaded yet, by `new`, whose files end in `.cleaned`.
+
+    Gives back the segments whose base offset is in use no longer; their files go after file.delete.delay.ms.
+    """
+    in_order = sorted(new, key=lambda segment: segment.base_offset)
+    for segment in reversed(in_order):
+        segment.change_suffix(CLEANED, SWAP)
+    for segment in in_order:
+        segments.add(segment)
+    kept = {segment.base_offset for segment in in_order}
+    replaced = sorted(old, key=lambda segment: segment.base_offset)
+    for segment in replaced:
+        if segment.base_offset not in kept:
+            segments.remove(segment.base_offset)
+        segment.change_suffix("", DELETED)
+
+    def delete() -> None:
+        for segment in replaced:
+            segment.delete()
+
+    schedule.after(config.file_delete_delay_ms, Call("delete segments", delete))
+    for segment in in_order:
+        segment.change_suffix(SWAP, "")
+    fs.sync_directory(directory)
+    return [segment for segment in replaced if segment.base_offset not in kept]
