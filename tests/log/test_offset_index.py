@@ -503,8 +503,18 @@ def test_a_file_that_is_shorter_than_its_count_is_corrupt(tmp_path: Path) -> Non
 
 LINE = re.compile(r"^offset: (-?\d+) position: (-?\d+)$", re.MULTILINE)
 
-# Index files of each case, and of those the files on whose content the tool gave up.
-FILES_OF_4_3: dict[str, tuple[int, int]] = {}
+# Files of each case, so that none drops out unseen, and how many of them made the tool give up: it looks into the log.
+FILES_OF_4_3 = {
+    "kafka-4.3/1-codecs": (16, 0),
+    "kafka-4.3/2-records": (12, 0),
+    "kafka-4.3/3-rolls": (35, 0),
+    "kafka-4.3/4-transactions": (30, 0),
+    "kafka-4.3/5-compaction": (523, 0),
+    "kafka-4.3/6-recovery": (711, 18),
+    "kafka-4.3/7-lookups": (20, 0),
+    "kafka-4.3/8-consumer-offsets": (4, 0),
+    "kafka-4.3/9-metadata": (6, 0),
+}
 
 
 def kafkas_files(case: str) -> Iterator[tuple[Path, corpus.Dump]]:
@@ -513,19 +523,20 @@ def kafkas_files(case: str) -> Iterator[tuple[Path, corpus.Dump]]:
             yield path, corpus.dump(partition, path.name)
 
 
-@pytest.mark.parametrize("case", corpus.case_names("kafka-4.3"))
+@pytest.mark.parametrize("case", FILES_OF_4_3)
 def test_entries_are_read_as_kafka_prints_them_and_written_as_kafka_wrote_them(case: str, tmp_path: Path) -> None:
     files, broken = 0, 0
-    for number, (path, dump) in enumerate(kafkas_files(case)):
+    for path, dump in kafkas_files(case):
+        base = int(path.stem)
+        entries = list(OffsetEntries(FS.open(str(path)), base))
+        printed = [(int(offset), int(position)) for offset, position in LINE.findall(dump.visible)]
         files += 1
         if dump.exit:
             broken += 1
+            assert (path, entries[: len(printed)]) == (path, printed)
             continue
-        base = int(path.stem)
-        entries = list(OffsetEntries(FS.open(str(path)), base))
-        assert isinstance(dump.stdout, str)
-        assert (str(path), entries) == (str(path), [(int(o), int(p)) for o, p in LINE.findall(dump.stdout)])
-        copy = OffsetIndex(FS, str(tmp_path / str(number)), base, 65_536)
+        assert (path, entries) == (path, printed)
+        copy = OffsetIndex(FS, str(tmp_path / str(files)), base, 65_536)
         for entry in entries:
             copy.append(*entry)
         copy.trim()

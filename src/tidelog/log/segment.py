@@ -268,12 +268,16 @@ class LogSegment:
         return Region(start, self.log.file, first.position, size, first, max_bytes < first.size)
 
     def next_offset(self) -> int:
-        """The offset behind the last complete batch, found from the last index entry; the base offset if empty."""
-        lookup = self.lookup()
+        """The offset behind the last complete batch, found from the last index entry; the base offset if empty.
+
+        Where the log ends before the batch of that entry, the answer is the base offset too: Kafka's answer, which
+        only damage after a clean stop can bring about.
+        """
+        index = self.offset_index
         last = None
-        for last in lookup.batches_from(self.offset_index.last_offset):  # noqa: B007
-            pass
-        self._note_wrong_index(lookup)
+        for batch in self.log.batches(index.lookup(index.last_offset).position):
+            if last is not None or batch.last_offset >= index.last_offset:
+                last = batch
         return self.base_offset if last is None else last.next_offset
 
     # -- life ----------------------------------------------------------------------------------------------------

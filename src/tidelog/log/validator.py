@@ -25,8 +25,17 @@ from tidelog.log.config import LogConfig
 from tidelog.log.fact_finder import FACT_FINDER, FactFinder
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.record_rules import RecordFault, RecordRules, refuse_faults
-from tidelog.records.batch import BATCH_HEADER_SIZE, MAGIC, PREFIX_SIZE, RecordBatch
+from tidelog.records.batch import (
+    ATTRIBUTES_POSITION,
+    BATCH_HEADER_SIZE,
+    CRC_POSITION,
+    MAGIC,
+    PREFIX_SIZE,
+    RecordBatch,
+)
 from tidelog.records.batches import batch_of
+from tidelog.records.builder import check_producer
+from tidelog.records.checksum import crc32c_of
 from tidelog.records.compression import Codec
 from tidelog.records.legacy import LegacyBatch
 from tidelog.records.record import NO_TIMESTAMP, Record, TimestampType
@@ -34,8 +43,13 @@ from tidelog.records.record import NO_TIMESTAMP, Record, TimestampType
 __all__ = ["ValidatedBatches", "validate_and_assign"]
 
 _CODEC, _LOG_APPEND_TIME, _CONTROL = 0x07, 0x08, 0x20
+_NAMED_BITS = 0x77  # of the attributes, without the timestamp type; the others are not kept where the field is written
 _MAX_INT64 = 2**63 - 1
 _STAMP = struct.Struct(">qii")  # base offset, length (as it is) and leader epoch: the fields before the checksum
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_MAX_TIMESTAMP_POSITION = 35
 
 
 class ValidatedBatches(NamedTuple):
@@ -97,14 +111,12 @@ def validate_and_assign(
     if uses_append_time:
         max_timestamp_ms = now_ms
     if uses_append_time or bits & _LOG_APPEND_TIME or max_timestamp_ms != header_time_ms:
-        kind = TimestampType.LOG_APPEND_TIME if uses_append_time else TimestampType.CREATE_TIME
-        RecordBatch(view).set_max_timestamp(kind, max_timestamp_ms)
-        stamped = batch_info(view, 0, position)
-    else:
-        stamped = BatchInfo(
-            position, size, first_offset, last_offset, max_timestamp_ms, leader_epoch, magic, bits,
-            producer_id, producer_epoch, sequence, count,
-        )  # fmt: skip
+        bits = (bits & _NAMED_BITS) | (_LOG_APPEND_TIME if uses_append_time else 0)
+        _stamp_time(view, bits, max_timestamp_ms)
+    stamped = BatchInfo(
+        position, size, first_offset, last_offset, max_timestamp_ms, leader_epoch, magic, bits,
+        producer_id, producer_epoch, sequence, count,
+    )  # fmt: skip
     return ValidatedBatches(
         buffer,
         [stamped],
@@ -114,6 +126,13 @@ def validate_and_assign(
         False,
         last_offset + 1,
     )
+
+
+def _stamp_time(view: memoryview, attributes: int, max_timestamp_ms: int) -> None:
+    """What `RecordBatch.set_max_timestamp` does, without a RecordBatch: topics with LogAppendTime do it every time."""
+    _ATTRIBUTES.pack_into(view, ATTRIBUTES_POSITION, attributes)
+    _MAX_TIMESTAMP.pack_into(view, _MAX_TIMESTAMP_POSITION, max_timestamp_ms)
+    _CRC.pack_into(view, CRC_POSITION, crc32c_of(view[ATTRIBUTES_POSITION:]))
 
 
 def _allowed_times(config: LogConfig, now_ms: int) -> tuple[int, int]:
@@ -163,6 +182,7 @@ def _recompress(
     batch = RecordBatch(view)
     batch.ensure_valid()
     _check_header(info, origin)
+    _check_producer(batch)
     codec = batch.codec
     plain = view if codec is Codec.NONE else plain_copy(batch)
     earliest_ms, latest_ms = _allowed_times(config, now_ms)
@@ -176,6 +196,16 @@ def _recompress(
     if is_consecutive and first_outside < 0 and are_as_written(batch, records):
         return _rebuilt(rebuild.recompressed(batch, records, max_timestamp_ms), rebuild)
     return _rebuilt(rebuild.rewritten(batch, RecordBatch(plain)), rebuild)
+
+
+def _check_producer(batch: RecordBatch) -> None:
+    """A header that is written anew cannot contradict itself; one that is stored as it came may."""
+    try:
+        check_producer(
+            batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.is_transactional, batch.is_control
+        )
+    except InvalidRequestError as error:
+        raise InvalidRecordError(str(error)) from None
 
 
 def _convert(

@@ -11,7 +11,6 @@ There, syncing a directory carries the changes in it and those that they must no
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import NamedTuple
@@ -225,7 +224,7 @@ def names_of(path: str) -> list[str]:
     if "\0" in path:
         raise refusal(path, "embedded null byte")
     if len(path) * _LARGEST_CHARACTER > _LARGEST_NAME and any(
-        len(os.fsencode(name)) > _LARGEST_NAME for name in path.split("/")
+        len(name.encode("utf-8", "surrogatepass")) > _LARGEST_NAME for name in path.split("/")
     ):
         raise refusal(path, errno.ENAMETOOLONG)
     return [name for name in path.split("/") if name and name != "."]
