@@ -1,5 +1,6 @@
 """The offset index: what Kafka's own tests say of it, its file, its readers, and the files that Kafka wrote."""
 
+import random
 import re
 import struct
 from collections.abc import Callable, Iterator
@@ -130,9 +131,9 @@ def kafkas_search(keys: list[int], target: int) -> int:
     st.integers(-50, 3_000),
 )
 def test_rows_in_no_order_give_the_answer_that_kafka_gives(
-    tmp_path_factory: pytest.TempPathFactory, count: int, rng: Callable[..., int], target: int
+    tmp_path_factory: pytest.TempPathFactory, count: int, rng: random.Random, target: int
 ) -> None:
-    keys = [rng.randrange(-10, 3_000) for _ in range(count)]  # type: ignore[attr-defined]
+    keys = [rng.randrange(-10, 3_000) for _ in range(count)]
     path = tmp_path_factory.getbasetemp() / "unsorted.index"
     found = entries_of(path, rows(*(n for slot, key in enumerate(keys) for n in (key, slot))), count=count)
     slot = kafkas_search(keys, target)

@@ -103,6 +103,11 @@ class Kernel(Generic[P, R]):
             entry = self.compile()
         return entry(*args, **kwargs)
 
+    @property
+    def compiled(self) -> Callable[P, R]:
+        """The machine code itself, for a caller that calls so often that it counts."""
+        return self._entry or self.compile()
+
     def compile(self) -> Callable[P, R]:
         """Load or compile the machine code now. Two threads may both do it; both results are right."""
         if getattr(numba.config, "DISABLE_JIT", 0):

@@ -26,7 +26,7 @@ __all__ = ["LocalFile", "LocalFileSystem", "LocalReadFile", "storage_error"]
 # OverflowError. All three mean that the system cannot do it.
 _REFUSALS = (OSError, ValueError, OverflowError)
 
-_NO_DESCRIPTOR = -1
+_NO_DESCRIPTOR = (1 << 31) - 1  # no open file has it, and unlike -1 every call says so in the same words
 _SURE_SIZE = 1 << 20  # reads up to here are not compared with the size of the file first
 
 
@@ -81,6 +81,8 @@ class LocalReadFile:
         wanted = len(target)
         done = 0
         try:
+            if position < 0:
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))  # to preadv, -1 is where the last read ended
             while done < wanted:
                 count = os.preadv(self._descriptor, [target[done:] if done else target], position + done)
                 if not count:

@@ -114,6 +114,14 @@ class ProducerStateManager:
         entry = self.producers.get(batch.producer_id)
         return None if entry is None else entry.find_duplicate(batch)
 
+    def ordinary_entry(self, producer_id: int, epoch: int, sequence: int) -> ProducerEntry | None:
+        """The state of a producer whose next batch is the expected one, outside of any transaction."""
+        entry = self.producers.get(producer_id)
+        if entry is None or entry.epoch != epoch or entry.txn_first_offset is not None or self._verifications:
+            return None
+        batches = entry.batches
+        return entry if batches and sequence == batches[-1].last_sequence + 1 else None
+
     def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
         """Begin to check batches of a producer; nothing changes before `update`."""
         return ProducerAppendInfo(
@@ -129,17 +137,14 @@ class ProducerStateManager:
         start: OffsetMetadata | None = None,
         transaction_version: int = 0,
     ) -> CompletedTxn | None:
-        """Check one batch of an append, behind those in `updates`; the transaction that it completes.
-
-        A transactional batch that passes spends the guard of its producer: now its transaction is open, or ended.
-        """
+        """Check one batch of an append, behind those in `updates`; the transaction that it completes."""
         producer_id = batch.producer_id
         info = updates.get(producer_id)
         if info is None:
             info = updates[producer_id] = self.prepare_update(producer_id, origin)
         completed = info.append(batch, marker, start, transaction_version)
-        if self._verifications and batch.is_transactional:
-            self.clear_verification(producer_id)
+        if self._verifications:
+            self.spend_verification(batch)
         return completed
 
     def update(self, info: ProducerAppendInfo) -> None:
@@ -245,6 +250,18 @@ class ProducerStateManager:
         """The guard that is out for a producer, or NO_GUARD."""
         entry = self._verifications.get(producer_id)
         return NO_GUARD if entry is None else entry.guard
+
+    def spend_verification(self, batch: BatchInfo) -> None:
+        """Clear the guard of a transactional batch that has passed its checks: its transaction is open now, or ended.
+
+        In transactions of version 2 a marker carries the epoch of the transaction to come. If that is the one being
+        verified, the marker ends the transaction before, and the guard stays good.
+        """
+        entry = self._verifications.get(batch.producer_id)
+        if entry is None or not batch.is_transactional:
+            return
+        if not (entry.supports_epoch_bump and batch.is_control and batch.producer_epoch == entry.epoch):
+            self.clear_verification(batch.producer_id)
 
     def clear_verification(self, producer_id: int) -> None:
         """Make the guard of a producer worthless."""

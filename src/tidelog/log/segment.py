@@ -144,20 +144,30 @@ class LogSegment:
             raise OffsetOverflowError(
                 f"offset {last_offset} does not fit the segment of base offset {self.base_offset}"
             )
-        start = self.log.size
-        if start == 0:
-            self._first_timestamp_ms = batches[0].max_timestamp_ms
-        self.log.append(data)
+        start = self.write(data, batches[0].max_timestamp_ms)
         for batch in batches:
-            latest = self._max
-            if latest is None:
-                latest = self.max_timestamp
-            if batch.max_timestamp_ms > latest.timestamp_ms:
-                self._max = TimestampOffset(batch.max_timestamp_ms, batch.last_offset)
-            if self._bytes_since_index > self._index_interval:
-                self.index_batch(batch.last_offset, start + batch.position)
-                self._bytes_since_index = 0
-            self._bytes_since_index += batch.size
+            self.note(batch.last_offset, start + batch.position, batch.size, batch.max_timestamp_ms)
+
+    def write(self, data: Buffer, first_timestamp_ms: int) -> int:
+        """Write bytes behind the last batch; where. The batches in them must be noted next, one by one."""
+        log = self.log
+        start = log.size
+        if start == 0:
+            self._first_timestamp_ms = first_timestamp_ms
+        log.append(data)
+        return start
+
+    def note(self, last_offset: int, position: int, size: int, max_timestamp_ms: int) -> None:
+        """Index a batch that was written, if enough bytes lie between it and the last indexed one."""
+        latest = self._max
+        if latest is None:
+            latest = self.max_timestamp
+        if max_timestamp_ms > latest.timestamp_ms:
+            self._max = TimestampOffset(max_timestamp_ms, last_offset)
+        if self._bytes_since_index > self._index_interval:
+            self.index_batch(last_offset, position)
+            self._bytes_since_index = 0
+        self._bytes_since_index += size
 
     def index_batch(self, last_offset: int, position: int) -> None:
         """Add a batch to the offset index, and the largest timestamp so far to the time index."""

@@ -49,6 +49,7 @@ from tidelog.log.producer_entry import BatchMetadata
 from tidelog.log.producer_rebuild import rebuild_producer_state
 from tidelog.log.producer_state import ProducerStateManager
 from tidelog.log.producer_txn import CompletedTxn
+from tidelog.log.quick_append import QUICK_APPEND
 from tidelog.log.region import Region
 from tidelog.log.retention import deletable_segments
 from tidelog.log.segment import LogSegment
@@ -238,13 +239,17 @@ class UnifiedLog:
             self._ensure_usable()
         if self._partition_metadata.is_dirty:
             self._partition_metadata.flush()
+        if origin is AppendOrigin.CLIENT:
+            info = QUICK_APPEND.append(self, buffer, leader_epoch)
+            if info is not None:
+                return info
         batches = analyse(buffer, origin, leader_epoch, self.local.config.max_message_bytes)
         if not batches:
             return AppendInfo(-1, -1, log_start_offset=self.log_start_offset)
         try:
             return self._append_batches(buffer, batches, origin, leader_epoch, guard)
         except StorageError as error:
-            self._fail(error)
+            self.fail(error)
             raise
 
     def _append_batches(
@@ -647,7 +652,7 @@ class UnifiedLog:
             self.producers.take_snapshot()
             self.local.close()
         except StorageError as error:
-            self._fail(error)
+            self.fail(error)
             raise
         finally:
             for lock in self._locks:
@@ -707,7 +712,7 @@ class UnifiedLog:
             raise LogClosedError(f"{self.directory} is offline: {self.failure}") from self.failure
         self.local.ensure_open()
 
-    def _fail(self, error: StorageError) -> None:
+    def fail(self, error: StorageError) -> None:
         """The disk refused: from now on nothing is written here, and whoever has the other logs of this root knows."""
         if isinstance(error, LogClosedError) or self.failure is not None:
             return
@@ -723,7 +728,7 @@ class UnifiedLog:
                 try:
                     function()
                 except StorageError as error:
-                    self._fail(error)
+                    self.fail(error)
                     raise
 
         return run

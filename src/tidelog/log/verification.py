@@ -4,7 +4,8 @@ A transactional batch that arrives late, when its transaction has already ended,
 readers of committed data would wait for ever. So the server, before it appends the first batch of a transaction,
 takes a guard, asks the coordinator whether this transaction includes this partition, and appends with that guard. A
 guard is spent by the first transactional batch and by a marker. One that was taken before a marker is therefore worth
-nothing behind it, even if the same producer has begun its next transaction.
+nothing behind it, even if the same producer has begun its next transaction. (Since version 2 of transactions each has
+an epoch of its own, which tells them apart: a guard taken for the epoch that a marker opens survives the marker.)
 
 While a guard is out, the lowest sequence that asked for it is kept: a batch behind it must not be written first.
 
