@@ -1,5 +1,6 @@
 """The offset index: what Kafka's own tests say of it, its file, its readers, and the files that Kafka wrote."""
 
+import os
 import random
 import re
 import struct
@@ -20,7 +21,7 @@ from tidelog.errors import (
     StorageError,
 )
 from tidelog.log.files import WriteFile
-from tidelog.log.local_files import LocalFile, LocalFileSystem
+from tidelog.log.local_files import LocalFile, LocalFileSystem, LocalReadFile
 from tidelog.log.offset_index import OffsetEntries, OffsetIndex, OffsetPosition
 from tidelog.records.varint import Buffer
 
@@ -138,6 +139,30 @@ def test_rows_in_no_order_give_the_answer_that_kafka_gives(
     found = entries_of(path, rows(*(n for slot, key in enumerate(keys) for n in (key, slot))), count=count)
     slot = kafkas_search(keys, target)
     assert found.lookup(target) == ((keys[slot], slot) if slot >= 0 else (0, 0))
+
+
+class CountedFile(LocalReadFile):
+    """A file that notes the size of each read."""
+
+    __slots__ = ("reads",)
+    reads: list[int]
+
+    def read(self, position: int, size: int) -> bytes:
+        self.reads.append(size)
+        return super().read(position, size)
+
+
+def test_a_lookup_near_the_end_is_one_read_and_any_other_a_few_small_ones(tmp_path: Path) -> None:
+    path = tmp_path / "i"
+    path.write_bytes(rows(*(n for slot in range(100_000) for n in (slot + 1, slot))))
+    file = CountedFile(str(path), os.open(path, os.O_RDONLY))
+    entries = OffsetEntries(file, 0, 100_000)
+    for target, most in ((100_000, 1), (98_977, 1), (98_976, 13), (50_000, 13), (123, 13), (0, 2)):
+        file.reads = []
+        entries.lookup(target)
+        assert len(file.reads) <= most
+        assert file.reads[0] == 8_200
+        assert all(size <= 512 for size in file.reads[1:])
 
 
 @behaviour("IDX-004")

@@ -20,15 +20,16 @@ from tidelog.log.producer_append import ProducerAppendInfo
 from tidelog.log.producer_entry import MAX_CACHED_BATCHES, BatchMetadata, ProducerEntry
 from tidelog.log.producer_txn import CompletedTxn, ProducerTxn
 from tidelog.log.verification import VerificationEntry
-from tidelog.records import EndTxnMarker, NewRecord, empty_batch
+from tidelog.records import EndTxnMarker, empty_batch
 from tidelog.records.batch import BatchAttributes
-from tidelog.records.builder import BatchBuilder
 from tidelog.records.java import MAX_INT32
 
 MAX_EPOCH = 32767
 
 
-def known(last_sequence: int = 9, *, epoch: int = 5, txn_first_offset: int | None = None, **fields: int) -> ProducerEntry:
+def known(
+    last_sequence: int = 9, *, epoch: int = 5, txn_first_offset: int | None = None, **fields: int
+) -> ProducerEntry:
     """A producer whose newest batch ended with a sequence; its offsets are equal to its sequences."""
     newest = BatchMetadata(last_sequence, last_sequence, 0, NOW)
     return ProducerEntry(PRODUCER, epoch, fields.get("coordinator_epoch", -1), NOW, txn_first_offset, [newest])
@@ -97,9 +98,8 @@ def test_replication_may_skip_sequences() -> None:
 
 @behaviour("PSM-033")
 def test_a_coordinator_needs_no_sequences() -> None:
-    def commit(offset: int) -> BatchInfo:  # what a group coordinator writes inside a transaction has no sequence
-        builder = BatchBuilder(base_offset=offset, producer_id=PRODUCER, producer_epoch=0, is_transactional=True)
-        return batch_info(builder.append(NewRecord(b"k", b"v", NOW)).build())
+    def commit(offset: int) -> BatchInfo:
+        return data(offset, 0, is_transactional=True)._replace(base_sequence=-1)
 
     entry = append(None, commit(99), commit(100), origin=COORDINATOR).entry
     assert [batch.last_sequence for batch in entry.batches] == [-1, -1]

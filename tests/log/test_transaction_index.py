@@ -94,6 +94,7 @@ def test_what_an_earlier_run_left_is_no_bound_for_what_is_appended_now(tmp_path:
         (0, 100, FOUR, False),
         (0, 32, FOUR[:3], True),
         (0, 35, FOUR, True),
+        (0, 40, FOUR, True),
         (10, 35, FOUR, True),
         (11, 35, FOUR[1:], True),
         (20, 41, FOUR[2:], False),

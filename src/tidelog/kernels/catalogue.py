@@ -8,7 +8,19 @@ from tidelog.kernels import runtime
 
 __all__ = ["MODULES", "kernels"]
 
-MODULES = ("crc32c", "headers", "bodies", "decode", "lz4", "snappy", "messages", "validate", "encode", "murmur2")
+MODULES = (
+    "crc32c",
+    "headers",
+    "bodies",
+    "decode",
+    "lz4",
+    "snappy",
+    "messages",
+    "validate",
+    "encode",
+    "murmur2",
+    "indexing",
+)
 
 
 def kernels() -> "Sequence[runtime.Kernel[..., Any]]":

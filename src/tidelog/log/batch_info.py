@@ -13,9 +13,10 @@ from tidelog.records.java import MAX_INT32
 from tidelog.records.legacy import MESSAGE_OVERHEAD
 from tidelog.records.varint import Buffer
 
-__all__ = ["BatchInfo", "batch_info"]
+__all__ = ["CONTROL", "TRANSACTIONAL", "BatchInfo", "batch_info"]
 
-_CODEC, _LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
+_CODEC, _LOG_APPEND_TIME = 0x07, 0x08
+TRANSACTIONAL, CONTROL = 0x10, 0x20
 _HEADER = struct.Struct(">qiibIhiqqqhii")  # as in records.batch
 assert _HEADER.size == BATCH_HEADER_SIZE
 _LEGACY_HEAD = struct.Struct(">qi4xbb")  # offset, size, crc, magic, attributes; the timestamp of magic 1 follows
@@ -52,11 +53,11 @@ class BatchInfo(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        return bool(self.attributes & _TRANSACTIONAL)
+        return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        return bool(self.attributes & _CONTROL)
+        return bool(self.attributes & CONTROL)
 
     @property
     def is_append_time(self) -> bool:

@@ -6,7 +6,6 @@ give the same windows.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import CorruptionError, CorruptRecordError
@@ -23,21 +22,42 @@ _KERNEL_FROM = 1 << 20  # bytes: below, loading the kernels takes longer than th
 _WINDOW = 4 << 20
 
 
-@dataclass(slots=True)
 class BatchWindow:
     """Whole batches, one behind the other.
 
-    `batches` end before the first one whose checksum is wrong, if checksums were asked for; `problem` then says what
-    is wrong there. It is also set where a length is one that no batch can have. Bytes that are no complete batch yet
+    They end before the first one whose checksum is wrong, if checksums were asked for; `problem` then says what is
+    wrong there. It is also set where a length is one that no batch can have. Bytes that are no complete batch yet
     belong to the next window, or are the tail of the file.
     """
 
-    data: memoryview
-    position: int  # of `data` in the file
-    batches: list[BatchInfo]
-    end: int  # in the file, of the last sound batch
-    problem: CorruptionError | None = None
-    scan: "HeaderScan | None" = None  # the same batches as columns, where a kernel found them
+    __slots__ = ("_batches", "data", "end", "position", "problem", "scan")
+
+    def __init__(self, data: memoryview, position: int, scan: "HeaderScan | None" = None) -> None:
+        self.data = data
+        self.position = position  # of `data` in the file
+        self.end = position  # in the file, of the last sound batch
+        self.problem: CorruptionError | None = None
+        self.scan = scan  # the batches as columns, where a kernel found them and all are of version 2
+        self._batches: list[BatchInfo] | None = None if scan is not None else []
+
+    @property
+    def batches(self) -> list[BatchInfo]:
+        """The batches, one by one."""
+        if self._batches is None:
+            assert self.scan is not None
+            self._batches = _infos(self.scan, self.position)
+        return self._batches
+
+    def __len__(self) -> int:
+        return len(self.scan.rows) if self.scan is not None else len(self.batches)
+
+    def batch(self, index: int) -> BatchInfo:
+        """One of the batches."""
+        if self._batches is None:
+            assert self.scan is not None
+            at = int(self.scan.positions[index])
+            return batch_info(self.data, at, self.position + at)
+        return self._batches[index]
 
     def bytes_of(self, batch: BatchInfo) -> memoryview:
         """The bytes of one of the batches."""
@@ -69,11 +89,10 @@ def read_windows(file: ReadFile, start: int, end: int, *, verify: bool = False) 
 
 def _find(data: memoryview, position: int, path: str, verify: bool) -> BatchWindow:
     """The batches of a window, by the readable path."""
-    window = BatchWindow(data, position, [], position)
+    window = BatchWindow(data, position)
     try:
         for batch in read_batches(data):
-            at = window.end - position
-            info = batch_info(data, at, window.end)
+            info = batch_info(data, window.end - position, window.end)
             if verify:
                 batch.ensure_valid()
             window.batches.append(info)
@@ -84,20 +103,17 @@ def _find(data: memoryview, position: int, path: str, verify: bool) -> BatchWind
 
 
 def _find_fast(data: memoryview, position: int, path: str, verify: bool) -> BatchWindow:
-    """The same by kernels."""
+    """The same by kernels. Windows with entries of the old formats are left to the readable path."""
     from tidelog.kernels.headers import Seen, StopReason, scan_headers
 
     scan = scan_headers(data, verify=verify)
-    wrong = scan.first_wrong() if scan.seen & Seen.WRONG_CHECKSUM else None
-    window = BatchWindow(data, position, [], position + scan.end)
-    if wrong is not None:
-        window.end = position + int(scan.positions[wrong])
-        scan = scan.first(wrong)
+    if scan.seen & Seen.LEGACY:
+        return _find(data, position, path, verify)
+    wrong = scan.first_wrong()
+    window = BatchWindow(data, position, scan if wrong is None else scan.first(wrong))
+    window.end = position + (scan.end if wrong is None else int(scan.positions[wrong]))
+    if wrong is not None or scan.reason is StopReason.CORRUPT:
         window.problem = _problem_at(data, window.end - position, path, window.end)
-    elif scan.reason is StopReason.CORRUPT:
-        window.problem = _problem_at(data, window.end - position, path, window.end)
-    window.scan = scan
-    window.batches = _infos(data, scan, position)
     return window
 
 
@@ -112,11 +128,7 @@ def _problem_at(data: memoryview, at: int, path: str, position: int) -> CorruptR
     raise AssertionError(f"{path}, position {position}: the kernels refuse a batch that tidelog.records can read")
 
 
-def _infos(data: memoryview, scan: "HeaderScan", position: int) -> list[BatchInfo]:
-    from tidelog.kernels.headers import Seen
-
-    if scan.seen & Seen.LEGACY:
-        return [batch_info(data, at, position + at) for at in scan.positions.tolist()]
+def _infos(scan: "HeaderScan", position: int) -> list[BatchInfo]:
     rows: Any = scan.rows
     base = rows["base_offset"].astype("i8")
     columns = (

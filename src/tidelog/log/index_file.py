@@ -250,6 +250,17 @@ class IndexFile:
         if size % self.ROW.size:
             raise CorruptIndexError(f"{self._path}: {size} bytes are not a multiple of {self.ROW.size}")
 
+    def has_room(self, entries: memoryview) -> bool:
+        """Whether entries, as they are written, fit behind the last one with a slot to spare."""
+        return self.entries + len(entries) // self.ROW.size < self._capacity
+
+    def extend(self, entries: memoryview) -> None:
+        """Write entries that somebody has checked, in one piece."""
+        if entries:
+            file = self._open()
+            file.write_at(self._count * self.ROW.size, entries)
+            self._remember(file, self._count + len(entries) // self.ROW.size)
+
     # -- the file ----------------------------------------------------------------------------------------------------
 
     def truncate(self) -> None:

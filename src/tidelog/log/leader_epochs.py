@@ -183,7 +183,6 @@ class LeaderEpochCache:
             self._is_dirty = True
 
     def _write(self) -> None:
-        self._is_dirty = True  # unless the write succeeds
         self.checkpoint.write(self._entries)
         self._is_dirty = False
 

@@ -88,7 +88,9 @@ class LogLoader:
         parse_directory_name(directory.rpartition("/")[2])
         fs.make_directory(directory)
         self._locks = self._lock() if lock else []
-        self._epochs = LeaderEpochCache(LeaderEpochCheckpoint(fs, join(directory, LEADER_EPOCH_CHECKPOINT)))
+        epoch_checkpoint = LeaderEpochCheckpoint(fs, join(directory, LEADER_EPOCH_CHECKPOINT))
+        epoch_checkpoint.create()
+        self._epochs = LeaderEpochCache(epoch_checkpoint)
         self._producers = self._new_producers()
 
     def _lock(self) -> list[FileLock]:

@@ -5,10 +5,12 @@ Kafka: UnifiedLog.rebuildProducerState.
 
 from collections.abc import Iterator
 
+from tidelog.log.batch_info import CONTROL, TRANSACTIONAL, BatchInfo
 from tidelog.log.batch_windows import BatchWindow, read_windows
 from tidelog.log.clock import Clock
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.producer_append import ProducerAppendInfo
+from tidelog.log.producer_entry import MAX_CACHED_BATCHES
 from tidelog.log.producer_state import ProducerStateManager
 from tidelog.log.producer_txn import CompletedTxn
 from tidelog.log.segment import LogSegment
@@ -16,7 +18,7 @@ from tidelog.log.segments import LogSegments
 from tidelog.records.batch import RecordBatch
 from tidelog.records.control import end_txn_marker_of
 
-__all__ = ["rebuild_producer_state", "replay_window"]
+__all__ = ["rebuild_producer_state", "worth_replaying"]
 
 
 def rebuild_producer_state(
@@ -60,21 +62,44 @@ def _replay(producers: ProducerStateManager, segment: LogSegment, start: int, en
     updates: dict[int, ProducerAppendInfo] = {}
     completed: list[CompletedTxn] = []
     for window in read_windows(segment.log.file, first.position, stop.position if stop else segment.size):
-        completed += replay_window(producers, updates, window)
+        completed += _replay_window(producers, updates, window)
         yield
     producers.apply(updates)
     for txn in completed:
         producers.complete_txn(txn)
 
 
-def replay_window(
+def _replay_window(
     producers: ProducerStateManager, updates: dict[int, ProducerAppendInfo], window: BatchWindow
 ) -> Iterator[CompletedTxn]:
     """Stage the batches of a window by the rules of replication; the transactions that end in it."""
-    for batch in window.batches:
-        if batch.producer_id < 0:
-            continue
+    for batch in worth_replaying(window):
         marker = end_txn_marker_of(RecordBatch(window.bytes_of(batch))) if batch.is_control else None
         txn = producers.stage(updates, batch, AppendOrigin.REPLICATION, marker)
         if txn is not None:
             yield txn
+
+
+def worth_replaying(window: BatchWindow) -> Iterator[BatchInfo]:
+    """The batches of a window that leave a trace in producer state.
+
+    Without transactions a producer is known by its last five batches, so of a long run of them, all of one epoch,
+    the others can be passed over. The first one stays, too: producers are remembered in the order they came.
+    """
+    scan = window.scan
+    if scan is None or (scan.rows["attributes"] & (TRANSACTIONAL | CONTROL)).any():
+        yield from (batch for batch in window.batches if batch.producer_id >= 0)
+        return
+    by_producer: dict[int, list[int]] = {}
+    for index, producer_id in enumerate(scan.rows["producer_id"].tolist()):
+        if producer_id >= 0:
+            by_producer.setdefault(producer_id, []).append(index)
+    if not by_producer:
+        return
+    epochs = scan.rows["producer_epoch"].tolist()
+    kept: list[int] = []
+    for indexes in by_producer.values():
+        is_one_epoch = len({epochs[index] for index in indexes}) == 1
+        kept += [indexes[0], *indexes[1:][-MAX_CACHED_BATCHES:]] if is_one_epoch else indexes
+    for index in sorted(kept):
+        yield window.batch(index)

@@ -15,6 +15,7 @@ from tidelog.log.config import LogConfig
 from tidelog.log.leader_epochs import LeaderEpochCache
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.producer_append import ProducerAppendInfo
+from tidelog.log.producer_rebuild import worth_replaying
 from tidelog.log.producer_state import ProducerStateManager
 from tidelog.log.segment import LogSegment
 from tidelog.log.time_index import TimestampOffset
@@ -41,50 +42,58 @@ class SegmentRecovery:
         segment = self._segment
         self._indexer.start()
         segment.txn_index.reset()
-        valid = 0
         for window in read_windows(segment.log.file, 0, segment.size, verify=True):
-            is_sound = self._take(window)
-            valid = self._indexer.position
-            if not is_sound:
+            if not self._take(window):
                 break
             yield
+        valid = self._indexer.position
         self.bytes_cut = segment.size - valid
         segment.log.truncate_to(valid)
         self._indexer.finish()
 
     def _take(self, window: BatchWindow) -> bool:
         """Take in a window; False if a marker cannot be read: it stays, as it does in Kafka, and what follows goes."""
-        for batch in window.batches:
-            if not self._segment.fits(batch.last_offset):
-                raise OffsetOverflowError(
-                    f"offset {batch.last_offset} does not fit the segment of base offset {self._segment.base_offset}"
-                )
-            self._indexer.add(batch)
-            if batch.magic >= MAGIC:
+        unreadable = self._note_producers(window)
+        if unreadable is None and self._indexer.add_window(window):
+            self._note_epochs(window)
+        else:
+            for batch in window.batches:
+                self._indexer.add(batch)
                 self._note_epoch(batch)
-                try:
-                    self._note_producer(batch, window)
-                except InvalidRecordError:
+                if batch is unreadable:
                     return False
+        if len(window):
+            self._producers.map_end_offset = window.batch(len(window) - 1).last_offset + 1
         return True
+
+    def _note_epochs(self, window: BatchWindow) -> None:
+        scan, latest = window.scan, self._epochs.latest_epoch
+        if scan is not None and latest is not None and not (scan.rows["partition_leader_epoch"] > latest).any():
+            return
+        for batch in window.batches:
+            self._note_epoch(batch)
 
     def _note_epoch(self, batch: BatchInfo) -> None:
         latest = self._epochs.latest_epoch
-        if batch.leader_epoch >= 0 and (latest is None or batch.leader_epoch > latest):
+        if batch.magic >= MAGIC and batch.leader_epoch >= 0 and (latest is None or batch.leader_epoch > latest):
             self._epochs.assign(batch.leader_epoch, batch.base_offset)
 
-    def _note_producer(self, batch: BatchInfo, window: BatchWindow) -> None:
+    def _note_producers(self, window: BatchWindow) -> BatchInfo | None:
+        """Follow the producers through a window; the marker that could not be read, if there is one."""
         producers = self._producers
-        if batch.producer_id >= 0:
+        for batch in worth_replaying(window):
             updates: dict[int, ProducerAppendInfo] = {}
-            marker = end_txn_marker_of(RecordBatch(window.bytes_of(batch))) if batch.is_control else None
+            try:
+                marker = end_txn_marker_of(RecordBatch(window.bytes_of(batch))) if batch.is_control else None
+            except InvalidRecordError:
+                return batch
             txn = producers.stage(updates, batch, AppendOrigin.REPLICATION, marker)
             producers.apply(updates)
             if txn is not None:
                 if txn.is_aborted:
                     self._segment.add_aborted(txn, producers.last_stable_offset(txn))
                 producers.complete_txn(txn)
-        producers.map_end_offset = batch.last_offset + 1
+        return None
 
 
 class _Indexer:
@@ -107,12 +116,43 @@ class _Indexer:
     def add(self, batch: BatchInfo) -> None:
         """Note the next batch."""
         segment = self._segment
+        if not segment.fits(batch.last_offset):
+            raise OffsetOverflowError(
+                f"offset {batch.last_offset} does not fit a segment of base offset {segment.base_offset}"
+            )
         if batch.max_timestamp_ms > segment.max_timestamp.timestamp_ms:
             segment.max_timestamp = TimestampOffset(batch.max_timestamp_ms, batch.last_offset)
         if self.position - self._last_indexed > self._interval:
             segment.index_batch(batch.last_offset, self.position)
             self._last_indexed = self.position
         self.position += batch.size
+
+    def add_window(self, window: BatchWindow) -> bool:
+        """Note all batches of a window at once, by a kernel; False, and nothing done, if that is not possible."""
+        if window.scan is None:
+            return False
+        from tidelog.kernels.indexing import IndexState, index_batches
+
+        segment = self._segment
+        offsets, times = segment.offset_index, segment.time_index
+        is_empty = not offsets.entries
+        state = IndexState(
+            self._last_indexed,
+            *segment.max_timestamp,
+            segment.base_offset - 1 if is_empty else offsets.last_offset,
+            *times.last_entry,
+        )
+        entries = index_batches(
+            window.scan, start=window.position, base_offset=segment.base_offset, interval=self._interval, state=state
+        )
+        if entries is None or not (offsets.has_room(entries.offsets) and times.has_room(entries.times)):
+            return False
+        offsets.extend(entries.offsets)
+        times.extend(entries.times)
+        self._last_indexed = entries.state.last_indexed
+        segment.max_timestamp = TimestampOffset(entries.state.max_timestamp_ms, entries.state.offset_of_max)
+        self.position = window.end
+        return True
 
     def finish(self) -> None:
         """Write the last time entry and trim."""

@@ -40,7 +40,7 @@ from tidelog.log.leader_epochs import EpochEnd, LeaderEpochCache
 from tidelog.log.list_offsets import offset_for_time
 from tidelog.log.local_log import LocalLog
 from tidelog.log.lookup import Step
-from tidelog.log.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, TopicPartition, parse_directory_name
+from tidelog.log.names import TopicPartition, parse_directory_name
 from tidelog.log.offsets import OffsetMetadata, TimestampAndOffset
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.partition_metadata import PartitionMetadataFile
