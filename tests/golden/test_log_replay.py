@@ -18,7 +18,6 @@ from tests.behaviours import behaviour
 from tests.golden.corpus import RELEASE, case, case_names, facts, partitions
 from tests.golden.replays import (
     LEFT_OUT,
-    METADATA_TOPIC,
     OF_THE_QUORUM,
     Replay,
     append_as_follower,
@@ -32,11 +31,10 @@ from tests.golden.replays import (
 )
 from tidelog.errors import RecordListTooLargeError, UnexpectedAppendOffsetError
 from tidelog.log import AppendOrigin, ManualClock, UnifiedLog
-from tidelog.records import BatchBuilder, Codec, NewRecord, RecordBatch, build_batch, read_batches
+from tidelog.records import Codec, NewRecord, RecordBatch, build_batch, compress, read_batches
 
 NAMES = list(replays())
 TRANSACTIONS = f"{RELEASE}/4-transactions"
-COMPACTED_TOPIC = f"{RELEASE}/2-records/image/rec-compact-nokey-0"
 
 
 def replay_of(name: str) -> Replay:
@@ -52,7 +50,9 @@ def test_every_partition_of_the_release_is_written_again_or_left_out_for_a_reaso
     assert len(NAMES) + len(left_out) == len(every)
     assert len(NAMES) == 73
     unused = [
-        prefix for prefix in LEFT_OUT if not any(str(partition).startswith(f"{RELEASE}/{prefix}") for partition in every)
+        prefix
+        for prefix in LEFT_OUT
+        if not any(str(partition).startswith(f"{RELEASE}/{prefix}") for partition in every)
     ]
     assert unused == []
 
@@ -125,11 +125,7 @@ def test_a_whole_segment_in_one_append_is_indexed_batch_by_batch(name: str, tmp_
 
 # -- while it is open, and after a restart ---------------------------------------------------------------------------
 
-RUNNING = [
-    name
-    for name in NAMES
-    if name.startswith((f"{RELEASE}/8-consumer-offsets", f"{RELEASE}/9-metadata"))
-]
+RUNNING = [name for name in NAMES if name.startswith((f"{RELEASE}/8-", f"{RELEASE}/9-"))]
 
 
 @pytest.mark.parametrize("name", RUNNING)
@@ -191,3 +187,71 @@ def test_indexes_rebuilt_from_the_log_alone_are_those_that_grew_with_it(name: st
     for name in golden:
         if name.endswith((".log", ".index", ".timeindex", ".txnindex")):
             assert ours[name] == golden[name], name
+
+
+# -- what a leader changes, and what it refuses ----------------------------------------------------------------------
+
+
+def in_codec(batch: RecordBatch, codec: Codec) -> bytearray:
+    """A client's batch of the same records in another codec."""
+    header = batch.header._replace(
+        base_offset=0, partition_leader_epoch=-1, attributes=batch.header.attributes & ~0x07 | codec
+    )
+    return header.seal(compress(codec, batch.records_bytes()))
+
+
+@pytest.mark.parametrize(
+    ("topic", "codec"),
+    [
+        ("rc-gzip-snappy", Codec.GZIP),
+        ("rc-levels", Codec.ZSTD),
+        ("rc-lz4-zstd", Codec.LZ4),
+        ("rc-none-gzip", Codec.NONE),
+        ("rc-snappy-lz4", Codec.SNAPPY),
+        ("rc-zstd-uncompressed", Codec.ZSTD),
+    ],
+)
+@behaviour("VAL-027", "VAL-035", "VAL-036")
+def test_batches_in_another_codec_are_stored_in_that_of_the_topic(topic: str, codec: Codec, tmp_path: Path) -> None:
+    replay = replay_of(f"1-codecs/image/{topic}-0")
+    golden = list(replay.batches())
+    log = replay.open(tmp_path)
+    for batch in golden:
+        log.append_as_leader(memoryview(in_codec(batch, codec)), batch.partition_leader_epoch)
+    log.close()
+
+    ours = [batch for path in sorted(Path(log.directory).glob("*.log")) for batch in read_batches(path.read_bytes())]
+    sizes = {"batch_length": 0, "crc": 0}  # two compressors agree on what is in a stream, not on its bytes
+    assert [batch.header._replace(**sizes) for batch in ours] == [batch.header._replace(**sizes) for batch in golden]
+    assert [batch.records_bytes() for batch in ours] == [batch.records_bytes() for batch in golden]
+    if topic.endswith("uncompressed"):
+        assert files_of(Path(log.directory)) == replay.expected_files()
+
+
+@behaviour("LOG-002")
+def test_the_metadata_log_takes_offsets_as_given_and_none_twice(tmp_path: Path) -> None:
+    replay = replay_of("9-metadata/image/__cluster_metadata-0")
+    first, second = list(replay.batches())[:2]
+    with replay.open(tmp_path) as log:
+        append_as_leader(replay, log, first)
+        end, size = log.log_end_offset, log.size
+        again = memoryview(bytearray(first.buffer))
+        with pytest.raises(UnexpectedAppendOffsetError):
+            log.append_as_leader(again, first.partition_leader_epoch, AppendOrigin.RAFT_LEADER)
+        assert (log.log_end_offset, log.size) == (end, size)
+        assert append_as_leader(replay, log, second).first_offset == second.base_offset == end
+
+
+@behaviour("LOG-065")
+def test_a_batch_above_the_segment_size_is_refused_with_kafkas_code(tmp_path: Path) -> None:
+    replay = replay_of("3-rolls/image/roll-exact-0")
+    answer = facts(f"{RELEASE}/3-rolls", "topics.json")["roll-exact"]["too_large"]
+    overhead = len(build_batch([NewRecord(b"", b"")])) + 3  # lengths that take a byte or two more
+    fits = build_batch([NewRecord(b"", bytes(replay.config.segment_bytes - overhead))])
+    too_large = build_batch([NewRecord(b"", bytes(replay.config.segment_bytes - overhead + 1))])
+    assert (len(fits), len(too_large)) == (3000, 3001)
+    with replay.open(tmp_path) as log:
+        with pytest.raises(RecordListTooLargeError) as refused:
+            log.append_as_leader(memoryview(too_large), 0)
+        assert (refused.value.error_code, log.log_end_offset) == (answer["error"], 0)
+        assert log.append_as_leader(memoryview(fits), 0).size == replay.config.segment_bytes

@@ -177,7 +177,7 @@ def test_every_snapshot_of_4_3_has_javas_order() -> None:
         if name not in DAMAGED:
             entries = parse_snapshot(data)
             turns = [rng.random() for _ in range(16)]
-            shuffled = sorted(entries, key=lambda entry: turns[java_bucket(entry.producer_id, 16)])  # noqa: B023
+            shuffled = sorted(entries, key=lambda entry: turns[java_bucket(entry.producer_id, 16)])
             assert build_snapshot(java_order_of(shuffled)) == data, name
             seen, largest = seen + 1, max(largest, len(entries))
     assert (seen, largest) == (1324, 6)

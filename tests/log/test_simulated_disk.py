@@ -188,6 +188,16 @@ def test_a_cut_write_may_be_there_in_part() -> None:
     assert {b"", b"1" * SECTOR, b"1" * SECTOR + b"2" * SECTOR} <= outcomes(disk, "/a")
 
 
+def test_a_cut_sync_is_no_sync() -> None:
+    disk = disk_with("/a", b"old")
+    file = disk.open_write("/a")
+    file.write_at(0, b"new")
+    disk.cut_at(disk.calls + 1)
+    with pytest.raises(PowerLost):
+        file.sync()
+    assert outcomes(disk, "/a") == {b"old", b"new"}
+
+
 # Names.
 
 _PATHS = st.sampled_from(["/a", "/b", "/d", "/e", "/d/a", "/d/b", "/e/a"])
@@ -265,6 +275,22 @@ def test_without_order_any_part_of_the_names_is_kept_but_changes_of_one_file_are
     disk.rename("/a", "/d")
     wanted = [set(), {"/a"}, {"/b"}, {"/a", "/b"}, {"/d"}, {"/b", "/d"}]
     assert crashes_of_names(disk) == set(map(frozenset, wanted))
+
+
+def test_without_order_a_file_has_one_name_at_a_time() -> None:
+    disk = SimulatedFileSystem(unordered_directories=True)
+    disk.open_write("/a")
+    disk.rename("/a", "/b")
+    disk.rename("/b", "/c")
+    assert crashes_of_names(disk) == {frozenset(), frozenset({"/a"}), frozenset({"/b"}), frozenset({"/c"})}
+
+
+@pytest.mark.parametrize("unordered", [False, True])
+def test_syncing_a_new_directory_makes_its_own_name_last_where_there_is_a_journal(unordered: bool) -> None:
+    disk = SimulatedFileSystem(unordered_directories=unordered)
+    disk.make_directory("/d")
+    disk.sync_directory("/d")
+    assert crashes_of_names(disk) == {frozenset({"/d"})} | ({frozenset()} if unordered else set())
 
 
 def test_syncing_a_directory_carries_what_came_before_it_in_the_journal_and_nothing_later() -> None:

@@ -14,7 +14,8 @@ from tidelog.log.config import LogConfig
 from tidelog.log.offsets import OffsetMetadata, TimestampAndOffset
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.region import Region
-from tidelog.log.unified_log import Isolation, UnifiedLog
+from tidelog.log.unified_log import UnifiedLog
+from tidelog.log.watermarks import Isolation
 
 __all__ = [
     "AppendInfo",

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 from tidelog.errors import UnsupportedError
 from tidelog.log.lookup import Step
 from tidelog.log.offsets import TimestampAndOffset
+from tidelog.log.watermarks import Isolation
 
 if TYPE_CHECKING:
-    from tidelog.log.unified_log import Isolation, UnifiedLog
+    from tidelog.log.unified_log import UnifiedLog
 
 __all__ = [
     "EARLIEST",
@@ -45,11 +46,11 @@ _NO_TIMESTAMP = -1
 
 
 def offset_for_time(
-    log: "UnifiedLog", timestamp_ms: int, isolation: "Isolation", trace: list[Step] | None = None
+    log: "UnifiedLog", timestamp_ms: int, isolation: Isolation, trace: list[Step] | None = None
 ) -> TimestampAndOffset | None:
     """The answer to ListOffsets for one partition; None where there is no such record."""
     if timestamp_ms == LATEST:
-        return TimestampAndOffset(_NO_TIMESTAMP, log.limit_offset(isolation), log.latest_epoch)
+        return TimestampAndOffset(_NO_TIMESTAMP, log.watermarks.limit_offset(isolation), log.latest_epoch)
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         earliest = log.leader_epochs.earliest
         epoch = earliest.epoch if earliest is not None and earliest.start_offset <= log.log_start_offset else None
@@ -62,7 +63,7 @@ def offset_for_time(
         raise UnsupportedError(f"the time {timestamp_ms} has no meaning; -1 to -6 have one")
     else:
         found = _first_at_or_behind(log, timestamp_ms, trace)
-    return found if found is not None and found.offset < log.limit_offset(isolation) else None
+    return found if found is not None and found.offset < log.watermarks.limit_offset(isolation) else None
 
 
 def _largest(log: "UnifiedLog") -> TimestampAndOffset | None:

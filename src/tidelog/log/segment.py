@@ -154,6 +154,9 @@ class LogSegment:
         start = log.size
         if start == 0:
             self._first_timestamp_ms = first_timestamp_ms
+        if self._max is None:
+            # Looked up before the write: the time entry of a batch must not know of the batches behind it.
+            self._max = self._look_up_max_timestamp()
         log.append(data)
         return start
 

@@ -18,70 +18,44 @@ import os
 import random
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
-from typing import NamedTuple
 
 from tidelog.errors import (
     InconsistentTopicIdError,
     InvalidRequestError,
     LogClosedError,
-    MessageTooLargeError,
     OffsetOutOfRangeError,
-    RecordListTooLargeError,
     StorageError,
-    UnexpectedAppendOffsetError,
 )
 from tidelog.log.analysis import AppendInfo, analyse
-from tidelog.log.batch_info import BatchInfo
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.config import LogConfig
 from tidelog.log.files import FileLock, FileSystem, join, parent_of
+from tidelog.log.full_append import append_batches
 from tidelog.log.leader_epochs import EpochEnd, LeaderEpochCache
 from tidelog.log.list_offsets import offset_for_time
 from tidelog.log.local_log import LocalLog
 from tidelog.log.lookup import Step
 from tidelog.log.names import TopicPartition, parse_directory_name
-from tidelog.log.offsets import OffsetMetadata, TimestampAndOffset
+from tidelog.log.offsets import TimestampAndOffset
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.partition_metadata import PartitionMetadataFile
-from tidelog.log.producer_append import ProducerAppendInfo
-from tidelog.log.producer_entry import BatchMetadata
+from tidelog.log.producer_append import UNKNOWN_TRANSACTION_VERSION
 from tidelog.log.producer_rebuild import rebuild_producer_state
 from tidelog.log.producer_state import ProducerStateManager
-from tidelog.log.producer_txn import CompletedTxn
 from tidelog.log.quick_append import QUICK_APPEND
 from tidelog.log.region import Region
 from tidelog.log.retention import deletable_segments
 from tidelog.log.segment import LogSegment
 from tidelog.log.tasks import Call, Schedule
-from tidelog.log.validator import validate_and_assign
 from tidelog.log.verification import NO_GUARD, VerificationGuard
-from tidelog.records.batch import MAGIC, RecordBatch
+from tidelog.log.watermarks import Isolation, LogOffsets, Watermarks
 from tidelog.records.builder import build_batch
-from tidelog.records.control import end_txn_marker_of
 from tidelog.records.java import MAX_INT32
 from tidelog.records.record import NewRecord
 
-__all__ = ["Isolation", "LogOffsets", "UnifiedLog"]
+__all__ = ["UnifiedLog"]
 
 _ANY_EPOCH = MAX_INT32
-
-
-class Isolation(Enum):
-    """How far a reader may see."""
-
-    LOG_END = "log end"  # a follower
-    HIGH_WATERMARK = "high watermark"  # a consumer
-    COMMITTED = "last stable offset"  # a consumer that wants committed transactions only
-
-
-class LogOffsets(NamedTuple):
-    """The four bounds of a log at one moment, with their places in the files."""
-
-    log_start_offset: int
-    log_end: OffsetMetadata
-    high_watermark: OffsetMetadata
-    last_stable_offset: OffsetMetadata
 
 
 class UnifiedLog:
@@ -102,18 +76,14 @@ class UnifiedLog:
         self.local = local
         self.producers = producers
         self.leader_epochs = leader_epochs
-        self.log_start_offset = log_start_offset
+        self.watermarks = Watermarks(local, producers, log_start_offset)
         self.failure: StorageError | None = None  # the disk error that took the directory offline
-        self.high_watermark_listeners: list[Callable[[int], None]] = []
         self._partition_metadata = partition_metadata
         self._locks = locks
         self._on_failure = on_failure
-        self._high_watermark = OffsetMetadata(log_start_offset)
-        self._first_unstable: OffsetMetadata | None = None
         self.topic_id: uuid.UUID | None = None
         self._assign_topic_id_on_open(topic_id)
         local.recovery_point = max(local.recovery_point, log_start_offset)
-        self._update_first_unstable()
 
     @classmethod
     def open(
@@ -163,7 +133,9 @@ class UnifiedLog:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if not self.local.is_closed:
+        if self.failure is not None:
+            self.release()  # nothing more can be written
+        elif not self.local.is_closed:
             self.close()
 
     def __repr__(self) -> str:
@@ -222,18 +194,29 @@ class UnifiedLog:
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification_guard: VerificationGuard = NO_GUARD,
+        *,
+        transaction_version: int = UNKNOWN_TRANSACTION_VERSION,
     ) -> AppendInfo:
-        """Append batches to a log that this process leads. `buffer` is stamped in place, so it must be writable."""
+        """Append batches to a log that this process leads. `buffer` is stamped in place, so it must be writable.
+
+        `verification_guard` shows that the coordinator knows of the transaction that a first batch opens;
+        `transaction_version` is the protocol of the coordinator that sends a marker.
+        """
         if origin is AppendOrigin.REPLICATION:
             raise InvalidRequestError("a leader does not append what it replicates: see append_as_follower")
-        return self._append(buffer, origin, leader_epoch, verification_guard)
+        return self._append(buffer, origin, leader_epoch, verification_guard, transaction_version)
 
     def append_as_follower(self, buffer: memoryview, leader_epoch: int = _ANY_EPOCH) -> AppendInfo:
         """Append a leader's batches as they are. Batches of an epoch above `leader_epoch` are left out."""
         return self._append(buffer, AppendOrigin.REPLICATION, leader_epoch, NO_GUARD)
 
     def _append(
-        self, buffer: memoryview, origin: AppendOrigin, leader_epoch: int, guard: VerificationGuard
+        self,
+        buffer: memoryview,
+        origin: AppendOrigin,
+        leader_epoch: int,
+        guard: VerificationGuard,
+        transaction_version: int = UNKNOWN_TRANSACTION_VERSION,
     ) -> AppendInfo:
         if self.failure is not None or self.local.is_closed:
             self._ensure_usable()
@@ -247,102 +230,10 @@ class UnifiedLog:
         if not batches:
             return AppendInfo(-1, -1, log_start_offset=self.log_start_offset)
         try:
-            return self._append_batches(buffer, batches, origin, leader_epoch, guard)
+            return append_batches(self, buffer, batches, origin, leader_epoch, guard, transaction_version)
         except StorageError as error:
             self.fail(error)
             raise
-
-    def _append_batches(
-        self,
-        buffer: memoryview,
-        batches: list[BatchInfo],
-        origin: AppendOrigin,
-        leader_epoch: int,
-        guard: VerificationGuard,
-    ) -> AppendInfo:
-        local = self.local
-        config = local.config
-        log_end = local.log_end.offset
-        now_ms = local.clock.now_ms()
-        log_append_time_ms = -1
-        if origin.assigns_offsets:
-            validated = validate_and_assign(
-                buffer, batches, config=config, origin=origin, first_offset=log_end, now_ms=now_ms,
-                leader_epoch=leader_epoch,
-            )  # fmt: skip
-            buffer, batches = validated.buffer, validated.batches
-            max_timestamp_ms, log_append_time_ms = validated.max_timestamp_ms, validated.log_append_time_ms
-            if validated.size_may_have_changed:
-                _ensure_sizes(batches, config.max_message_bytes)
-        else:
-            _ensure_behind(batches, log_end)
-            max_timestamp_ms = max(batch.max_timestamp_ms for batch in batches)
-        last = batches[-1]
-        size = last.position + last.size
-        self._assign_epochs(batches)
-        if size > config.segment_bytes:
-            raise RecordListTooLargeError(f"{size} bytes in one append, a segment holds {config.segment_bytes}")
-        if local.segments.active.should_roll(config, size, max_timestamp_ms, last.last_offset, now_ms):
-            self.roll(_first_offset(batches))
-        first_offset = batches[0].base_offset
-        info = AppendInfo(first_offset, last.last_offset, max_timestamp_ms, log_append_time_ms, self.log_start_offset)
-        updates, completed, duplicate = self._check_producers(buffer, batches, origin, guard)
-        if duplicate is not None:
-            info.first_offset, info.last_offset = duplicate.first_offset, duplicate.last_offset
-            info.log_append_time_ms, info.is_duplicate = duplicate.timestamp_ms, True
-            return info
-        local.append(buffer[:size] if len(buffer) != size else buffer, batches)
-        info.size = size
-        if self._high_watermark.offset >= local.log_end.offset:
-            self._set_high_watermark(local.log_end)
-        if updates:
-            self.producers.apply(updates)
-        for txn in completed:
-            if txn.is_aborted:
-                local.segments.active.add_aborted(txn, self.producers.last_stable_offset(txn))
-            self.producers.complete_txn(txn)
-        self.producers.map_end_offset = last.last_offset + 1
-        if updates:
-            self._update_first_unstable()
-        if local.log_end.offset - local.recovery_point >= config.flush_messages:
-            self.flush()
-        return info
-
-    def _assign_epochs(self, batches: Sequence[BatchInfo]) -> None:
-        epochs = self.leader_epochs
-        for batch in batches:
-            if batch.magic >= MAGIC:
-                if batch.leader_epoch != epochs.latest_epoch:
-                    epochs.assign(batch.leader_epoch, batch.base_offset)
-            elif epochs.entries:
-                epochs.clear_and_flush()  # the old formats know no epochs: what is cached would mislead a follower
-
-    def _check_producers(
-        self, buffer: memoryview, batches: Sequence[BatchInfo], origin: AppendOrigin, guard: VerificationGuard
-    ) -> tuple[dict[int, ProducerAppendInfo], list[CompletedTxn], BatchMetadata | None]:
-        """Producer state as it will be, the transactions that end, and the batch that this append repeats."""
-        producers = self.producers
-        updates: dict[int, ProducerAppendInfo] = {}
-        completed: list[CompletedTxn] = []
-        for batch in batches:
-            if batch.producer_id < 0:
-                continue
-            if origin is AppendOrigin.CLIENT:
-                duplicate = producers.find_duplicate(batch)
-                if duplicate is not None:
-                    return {}, [], duplicate
-            marker = start = None
-            if batch.is_transactional:
-                if origin.assigns_offsets:
-                    producers.check_verification(batch, guard)
-                active = self.local.segments.active
-                start = OffsetMetadata(batch.base_offset, active.base_offset, active.size + batch.position)
-                if batch.is_control:
-                    marker = end_txn_marker_of(RecordBatch(buffer[batch.position : batch.position + batch.size]))
-            txn = producers.stage(updates, batch, origin, marker, start=start)
-            if txn is not None:
-                completed.append(txn)
-        return updates, completed, None
 
     def roll(self, first_offset: int | None = None) -> LogSegment:
         """Begin a new segment, with a snapshot of the producers at its base; what lies before is flushed soon."""
@@ -364,24 +255,31 @@ class UnifiedLog:
     # -- watermarks ----------------------------------------------------------------------------------------------
 
     @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self.watermarks.log_start_offset
+
+    @property
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
         return self.local.log_end.offset
 
     @property
     def high_watermark(self) -> int:
-        return self._high_watermark.offset
+        return self.watermarks.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.watermarks.last_stable_offset
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction begins that is open, or whose end is not below the high watermark."""
+        return self.watermarks.first_unstable_offset
 
     def update_high_watermark(self, offset: int) -> int:
         """Set the high watermark, kept between log start and log end; what it is now."""
-        if offset < self.log_start_offset:
-            target = OffsetMetadata(self.log_start_offset)
-        elif offset >= self.log_end_offset:
-            target = self.local.log_end
-        else:
-            target = OffsetMetadata(offset)
-        self._set_high_watermark(target)
-        return target.offset
+        return self.watermarks.set_high_watermark(offset)
 
     def raise_high_watermark(self, offset: int) -> bool:
         """Move the high watermark forward, as a leader does; whether it moved."""
@@ -392,64 +290,10 @@ class UnifiedLog:
         self.update_high_watermark(offset)
         return True
 
-    def _set_high_watermark(self, target: OffsetMetadata) -> None:
-        if target.offset < 0:
-            raise InvalidRequestError(f"a high watermark of {target.offset}")
-        self._high_watermark = target
-        self.producers.on_high_watermark(target.offset)
-        for listener in self.high_watermark_listeners:
-            listener(target.offset)
-        self._update_first_unstable()
-
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction begins that is open, or whose end is not below the high watermark."""
-        return None if self._first_unstable is None else self._first_unstable.offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        unstable = self._first_unstable
-        high_watermark = self._high_watermark.offset
-        return high_watermark if unstable is None else min(unstable.offset, high_watermark)
-
-    def _update_first_unstable(self) -> None:
-        unstable = self.producers.first_unstable
-        if unstable is not None and unstable.offset < self.log_start_offset:
-            unstable = OffsetMetadata(self.log_start_offset)
-        self._first_unstable = unstable
-
     def offsets(self) -> LogOffsets:
         """The four bounds, each with its place."""
-        return LogOffsets(
-            self.log_start_offset,
-            self.local.log_end,
-            self._limit(Isolation.HIGH_WATERMARK),
-            self._limit(Isolation.COMMITTED),
-        )
-
-    def _limit(self, isolation: Isolation) -> OffsetMetadata:
-        """Up to where a reader may see, with its place in the files."""
-        if isolation is Isolation.LOG_END:
-            return self.local.log_end
-        limit = self._high_watermark
-        if limit.is_offset_only:
-            limit = self._locate(limit)
-            if self._high_watermark.offset == limit.offset:
-                self._high_watermark = limit
-        unstable = self._first_unstable
-        if isolation is Isolation.COMMITTED and unstable is not None and unstable.offset < limit.offset:
-            if unstable.is_offset_only:
-                unstable = self._locate(unstable)
-                if self.first_unstable_offset == unstable.offset:
-                    self._first_unstable = unstable
-            return unstable
-        return limit
-
-    def _locate(self, place: OffsetMetadata) -> OffsetMetadata:
-        try:
-            return self.local.locate(place.offset)
-        except OffsetOutOfRangeError:
-            return place
+        self._ensure_usable()
+        return self.watermarks.offsets()
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -475,7 +319,7 @@ class UnifiedLog:
         return self.local.read(
             offset,
             max_bytes,
-            self._limit(isolation),
+            self.watermarks.limit(isolation),
             at_least_one=at_least_one,
             with_aborted=isolation is Isolation.COMMITTED,
             trace=trace,
@@ -491,12 +335,6 @@ class UnifiedLog:
         """The first record at or behind a time, as a broker answers; the specials -1 to -6 as in list_offsets.py."""
         self._ensure_usable()
         return offset_for_time(self, timestamp_ms, isolation, trace)
-
-    def limit_offset(self, isolation: Isolation) -> int:
-        """The first offset that a reader of this isolation may not see."""
-        if isolation is Isolation.LOG_END:
-            return self.log_end_offset
-        return self.high_watermark if isolation is Isolation.HIGH_WATERMARK else self.last_stable_offset
 
     # -- epochs --------------------------------------------------------------------------------------------------
 
@@ -521,12 +359,12 @@ class UnifiedLog:
             raise OffsetOutOfRangeError(f"a log start of {offset}, the high watermark is {self.high_watermark}")
         if offset <= self.log_start_offset:
             return False
-        self.log_start_offset = offset
+        self.watermarks.log_start_offset = offset
         self.local.recovery_point = max(self.local.recovery_point, offset)
         self.leader_epochs.truncate_from_start(offset)
         self._flush_epochs_soon()
         self.producers.on_log_start(offset)
-        self._update_first_unstable()
+        self.watermarks.follow_transactions()
         return True
 
     def delete_old_segments(self) -> int:
@@ -577,12 +415,11 @@ class UnifiedLog:
         self._delete_snapshots(gone)
         self.leader_epochs.truncate_from_end(offset)
         self._flush_epochs_soon()
-        self.log_start_offset = min(offset, self.log_start_offset)
+        self.watermarks.log_start_offset = min(offset, self.log_start_offset)
         self._rebuild_producers(offset)
         if self.high_watermark >= offset:
-            self._set_high_watermark(self.local.log_end)
-        else:
-            self._forget_places()
+            self.update_high_watermark(offset)
+        self.watermarks.forget_places()
         return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
@@ -591,9 +428,9 @@ class UnifiedLog:
         self.local.truncate_fully(offset)
         self.leader_epochs.clear_and_flush()
         self.producers.truncate_fully_and_start_at(offset)
-        self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        self.watermarks.log_start_offset = offset if log_start_offset is None else log_start_offset
         self._rebuild_producers(offset)
-        self._set_high_watermark(self.local.log_end)
+        self.update_high_watermark(offset)
 
     def _rebuild_producers(self, end_offset: int) -> None:
         work = rebuild_producer_state(
@@ -601,12 +438,7 @@ class UnifiedLog:
         )
         for _ in work:
             pass
-        self._update_first_unstable()
-
-    def _forget_places(self) -> None:
-        """Positions may have moved: look them up again when they are needed."""
-        self._high_watermark = OffsetMetadata(self._high_watermark.offset)
-        self._update_first_unstable()
+        self.watermarks.follow_transactions()
 
     def _flush_epochs_soon(self) -> None:
         if self.leader_epochs.is_dirty:
@@ -732,28 +564,3 @@ class UnifiedLog:
                     raise
 
         return run
-
-
-def _ensure_sizes(batches: Sequence[BatchInfo], limit: int) -> None:
-    for batch in batches:
-        if batch.size > limit:
-            raise MessageTooLargeError(f"a batch of {batch.size} bytes after recompression, the topic allows {limit}")
-
-
-def _ensure_behind(batches: Sequence[BatchInfo], log_end: int) -> None:
-    first = batches[0]
-    if first.base_offset < log_end:
-        raise UnexpectedAppendOffsetError(
-            f"offsets {first.base_offset} to {batches[-1].last_offset} appended to a log that ends at {log_end}",
-            first.base_offset,
-            batches[-1].last_offset,
-        )
-
-
-def _first_offset(batches: Sequence[BatchInfo]) -> int:
-    """Where a segment for these batches must begin at the latest.
-
-    The first offset of a legacy wrapper is not known without decompression; it is less than 2^31 below the last.
-    """
-    first = batches[0]
-    return batches[-1].last_offset - MAX_INT32 if first.is_legacy else first.base_offset

@@ -1,0 +1,130 @@
+"""How far readers may see.
+
+    log start <= last stable offset <= high watermark <= log end
+
+A follower reads to the log end. A consumer reads to the high watermark, which is what all in-sync replicas have. One
+that wants committed transactions only reads to the last stable offset: the high watermark, or the first offset of the
+oldest transaction that is open, or whose end is not yet below the high watermark.
+
+An offset is a limit in a file, too: the start of the batch that holds it, since batches are given whole. Places are
+looked up when somebody first reads up to them, and forgotten when files are cut.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from tidelog.errors import InvalidRequestError, OffsetOutOfRangeError
+from tidelog.log.local_log import LocalLog
+from tidelog.log.offsets import OffsetMetadata
+from tidelog.log.producer_state import ProducerStateManager
+
+__all__ = ["Isolation", "LogOffsets", "Watermarks"]
+
+
+class Isolation(Enum):
+    """How far a reader may see."""
+
+    LOG_END = "log end"  # a follower, or whoever opens a directory by hand
+    HIGH_WATERMARK = "high watermark"  # a consumer
+    COMMITTED = "last stable offset"  # a consumer that wants committed transactions only
+
+
+class LogOffsets(NamedTuple):
+    """The four bounds of a log at one moment, with their places in the files."""
+
+    log_start_offset: int
+    log_end: OffsetMetadata
+    high_watermark: OffsetMetadata
+    last_stable_offset: OffsetMetadata
+
+
+class Watermarks:
+    """The bounds of one log. The log end is kept by the LocalLog, the others here."""
+
+    def __init__(self, local: LocalLog, producers: ProducerStateManager, log_start_offset: int) -> None:
+        self.log_start_offset = log_start_offset
+        self.listeners: list[Callable[[int], None]] = []  # told of every new high watermark
+        self._local = local
+        self._producers = producers
+        self._high_watermark = OffsetMetadata(log_start_offset)
+        self._first_unstable: OffsetMetadata | None = None
+        self.follow_transactions()
+
+    @property
+    def high_watermark(self) -> int:
+        return self._high_watermark.offset
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction begins that holds readers back."""
+        return None if self._first_unstable is None else self._first_unstable.offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        unstable, high_watermark = self._first_unstable, self._high_watermark.offset
+        return high_watermark if unstable is None else min(unstable.offset, high_watermark)
+
+    def set_high_watermark(self, offset: int) -> int:
+        """Set the high watermark, kept between log start and log end; what it is now."""
+        if offset < 0:
+            raise InvalidRequestError(f"a high watermark of {offset}")
+        log_end = self._local.log_end
+        target = log_end if offset >= log_end.offset else OffsetMetadata(max(offset, self.log_start_offset))
+        self._high_watermark = target
+        self._producers.on_high_watermark(target.offset)
+        for listener in self.listeners:
+            listener(target.offset)
+        self.follow_transactions()
+        return target.offset
+
+    def follow_transactions(self) -> None:
+        """Take over from the producers where the oldest open transaction begins."""
+        unstable = self._producers.first_unstable
+        if unstable is not None and unstable.offset < self.log_start_offset:
+            unstable = OffsetMetadata(self.log_start_offset)
+        self._first_unstable = unstable
+
+    def forget_places(self) -> None:
+        """Files were cut: look places up again when they are needed."""
+        self._high_watermark = OffsetMetadata(self._high_watermark.offset)
+        self.follow_transactions()
+
+    def limit(self, isolation: Isolation) -> OffsetMetadata:
+        """The first offset that a reader may not see, with its place in the files."""
+        if isolation is Isolation.LOG_END:
+            return self._local.log_end
+        limit = self._high_watermark
+        if limit.is_offset_only:
+            limit = self._locate(limit)
+            if self._high_watermark.offset == limit.offset:
+                self._high_watermark = limit
+        unstable = self._first_unstable
+        if isolation is Isolation.HIGH_WATERMARK or unstable is None or unstable.offset >= limit.offset:
+            return limit
+        if unstable.is_offset_only:
+            unstable = self._locate(unstable)
+            if self.first_unstable_offset == unstable.offset:
+                self._first_unstable = unstable
+        return unstable
+
+    def limit_offset(self, isolation: Isolation) -> int:
+        """The first offset that a reader may not see."""
+        if isolation is Isolation.LOG_END:
+            return self._local.log_end.offset
+        return self.high_watermark if isolation is Isolation.HIGH_WATERMARK else self.last_stable_offset
+
+    def offsets(self) -> LogOffsets:
+        """All four bounds, each with its place."""
+        return LogOffsets(
+            self.log_start_offset,
+            self._local.log_end,
+            self.limit(Isolation.HIGH_WATERMARK),
+            self.limit(Isolation.COMMITTED),
+        )
+
+    def _locate(self, place: OffsetMetadata) -> OffsetMetadata:
+        try:
+            return self._local.locate(place.offset)
+        except OffsetOutOfRangeError:
+            return place  # deleted meanwhile: nothing can be read up to there
