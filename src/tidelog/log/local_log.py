@@ -147,10 +147,8 @@ class LocalLog:
 
     def _with_aborted(self, offset: int, segment: LogSegment, region: Region) -> Region:
         """The same region with the transactions of which it holds data and that were aborted."""
-        end = segment.offset_index.upper_bound(region.start.position + region.size)
-        if end is not None:
-            upper = end.offset
-        else:
+        upper = segment.upper_bound(region.start.position + region.size)
+        if upper is None:
             following = self.segments.higher(segment.base_offset)
             upper = following.base_offset if following is not None else self.log_end.offset
         return Region(

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple, Protocol
 
-from tidelog.errors import CorruptionError
+from tidelog.errors import CorruptIndexError, CorruptionError
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_scan import read_batch, scan_batches
 from tidelog.log.files import ReadFile
@@ -148,7 +148,11 @@ class SegmentLookup:
 
     def _offset_before(self, target_ms: int) -> int:
         """An offset below which nothing reaches `target_ms`, by the time index if it can be believed."""
-        entry = self._time_index.lookup(target_ms)
+        try:
+            entry = self._time_index.lookup(target_ms)
+        except CorruptIndexError as error:
+            self._report(str(error))
+            return self.base_offset
         if entry.timestamp_ms < 0:
             return self.base_offset
         batch = next((b for b in self.batches_from(entry.offset) if b.last_offset >= entry.offset), None)
@@ -161,11 +165,15 @@ class SegmentLookup:
 
     def batches_from(self, target: int) -> Iterator[BatchInfo]:
         """The batches from the index entry of `target` on, or all of them if the entry is wrong."""
-        entry = self._index.lookup(target)
+        try:
+            entry = self._index.lookup(target)
+        except CorruptIndexError as error:
+            self._report(str(error))
+            return scan_batches(self._file, 0, self._size)
         if entry.position:
             batches = scan_batches(self._file, entry.position, self._size)
             first = _first_of(batches)
-            if first is not None and _is_of(first, entry):
+            if first is not None and self._first_offset(first) <= entry.offset:
                 if self._trace is not None:
                     self._trace.append(IndexUsed(*entry))
                 return chain((first,), batches)
@@ -173,6 +181,16 @@ class SegmentLookup:
         elif self._trace is not None:
             self._trace.append(IndexUsed(*entry))
         return scan_batches(self._file, 0, self._size)
+
+    def _first_offset(self, batch: BatchInfo) -> int:
+        """The first offset of the batch that an index entry points to. It must not lie behind the entry's.
+
+        That is all an entry can be held to: 4.3 stores the last offset of the batch, releases up to 1.1 the first, and
+        those between the last one of the whole append, of which the batch was the first.
+        """
+        if batch.is_legacy and batch.codec_id:
+            return batch_of(read_batch(self._file, batch)).base_offset
+        return batch.base_offset
 
     def _report(self, what: str) -> None:
         self.wrong_index = what
@@ -186,14 +204,3 @@ def _first_of(batches: Iterator[BatchInfo]) -> BatchInfo | None:
         return next(batches, None)
     except CorruptionError:
         return None
-
-
-def _is_of(batch: BatchInfo, entry: OffsetPosition) -> bool:
-    """Whether `batch` is the one that an index entry speaks of.
-
-    4.3 stores the last offset of the batch, releases up to 1.1 the first, so any offset of the batch will do. Where
-    the batch is a legacy wrapper its first offset is inside the compressed part: what ends at or behind is taken.
-    """
-    if batch.is_legacy and batch.codec_id:
-        return batch.last_offset >= entry.offset
-    return batch.base_offset <= entry.offset <= batch.last_offset

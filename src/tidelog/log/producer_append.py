@@ -29,7 +29,9 @@ from tidelog.log.verification import VerificationEntry
 from tidelog.records.control import ControlType, EndTxnMarker
 from tidelog.records.java import MAX_INT32
 
-__all__ = ["ProducerAppendInfo"]
+__all__ = ["UNKNOWN_TRANSACTION_VERSION", "ProducerAppendInfo"]
+
+UNKNOWN_TRANSACTION_VERSION = -1  # counts as one before 2
 
 _MAX_EPOCH = 2**15 - 1
 
@@ -74,7 +76,7 @@ class ProducerAppendInfo:
         batch: BatchInfo,
         marker: EndTxnMarker | None = None,
         start: OffsetMetadata | None = None,
-        transaction_version: int = 0,
+        transaction_version: int = UNKNOWN_TRANSACTION_VERSION,
     ) -> CompletedTxn | None:
         """Check a batch and note it; the transaction that it completes, if any.
 

@@ -30,7 +30,7 @@ from tidelog.log.files import FileSystem, read_whole
 from tidelog.log.java_map import JavaLongMap, computed_order
 from tidelog.log.offsets import OffsetMetadata
 from tidelog.log.origin import AppendOrigin
-from tidelog.log.producer_append import ProducerAppendInfo
+from tidelog.log.producer_append import UNKNOWN_TRANSACTION_VERSION, ProducerAppendInfo
 from tidelog.log.producer_entry import BatchMetadata, ProducerEntry
 from tidelog.log.producer_snapshot import parse_snapshot, write_snapshot
 from tidelog.log.producer_txn import CompletedTxn, ProducerTxn, TxnsByOffset
@@ -135,7 +135,7 @@ class ProducerStateManager:
         origin: AppendOrigin,
         marker: EndTxnMarker | None = None,
         start: OffsetMetadata | None = None,
-        transaction_version: int = 0,
+        transaction_version: int = UNKNOWN_TRANSACTION_VERSION,
     ) -> CompletedTxn | None:
         """Check one batch of an append, behind those in `updates`; the transaction that it completes."""
         producer_id = batch.producer_id

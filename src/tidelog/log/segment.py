@@ -280,6 +280,15 @@ class LogSegment:
         size = max(min(max_position - first.position, max_bytes), 0)
         return Region(start, self.log.file, first.position, size, first, max_bytes < first.size)
 
+    def upper_bound(self, position: int) -> int | None:
+        """The offset of the first index entry at or behind a position; None if there is none to be had."""
+        try:
+            entry = self.offset_index.upper_bound(position)
+        except CorruptIndexError as error:
+            self.wrong_index = str(error)
+            return None
+        return None if entry is None else entry.offset
+
     def next_offset(self) -> int:
         """The offset behind the last complete batch, found from the last index entry; the base offset if empty.
 
@@ -287,8 +296,13 @@ class LogSegment:
         only damage after a clean stop can bring about.
         """
         index = self.offset_index
+        try:
+            start = index.lookup(index.last_offset).position
+        except CorruptIndexError as error:
+            self.wrong_index = str(error)
+            start = 0
         last = None
-        for batch in self.log.batches(index.lookup(index.last_offset).position):
+        for batch in self.log.batches(start):
             if last is not None or batch.last_offset >= index.last_offset:
                 last = batch
         return self.base_offset if last is None else last.next_offset

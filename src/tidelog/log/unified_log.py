@@ -39,7 +39,6 @@ from tidelog.log.names import TopicPartition, parse_directory_name
 from tidelog.log.offsets import TimestampAndOffset
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.partition_metadata import PartitionMetadataFile
-from tidelog.log.producer_append import UNKNOWN_TRANSACTION_VERSION
 from tidelog.log.producer_rebuild import rebuild_producer_state
 from tidelog.log.producer_state import ProducerStateManager
 from tidelog.log.quick_append import QUICK_APPEND
@@ -195,7 +194,7 @@ class UnifiedLog:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification_guard: VerificationGuard = NO_GUARD,
         *,
-        transaction_version: int = UNKNOWN_TRANSACTION_VERSION,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Append batches to a log that this process leads. `buffer` is stamped in place, so it must be writable.
 
@@ -216,7 +215,7 @@ class UnifiedLog:
         origin: AppendOrigin,
         leader_epoch: int,
         guard: VerificationGuard,
-        transaction_version: int = UNKNOWN_TRANSACTION_VERSION,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         if self.failure is not None or self.local.is_closed:
             self._ensure_usable()
