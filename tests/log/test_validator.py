@@ -431,3 +431,5 @@ def test_distances_of_times_wrap_as_java_lets_them(validate: Validate) -> None:
     forever = {"message_timestamp_after_max_ms": 2**63 - 1}
     assert validate(ancient, **forever).max_timestamp_ms == -1
     assert validate(raw_batch([0], base_timestamp_ms=2**63 - 1), **forever).max_timestamp_ms == 2**63 - 1
+    farthest = raw_batch([0], base_timestamp_ms=NOW - 2**63)  # whose distance is the number that has no opposite
+    assert validate(farthest).max_timestamp_ms == -1

@@ -253,8 +253,14 @@ def test_a_base_timestamp_of_another_kind_becomes_that_of_the_first_record(valid
     assert [record.timestamp_ms for record in batch] == times
 
 
-def test_a_compressed_control_batch_stays_one(validate: Validate) -> None:
+def test_a_delete_horizon_is_not_kept_even_where_it_is_the_first_time(validate: Validate) -> None:
+    batch = result_batch(validate(build_batch(three(5, 6, 7), delete_horizon_ms=5), compression_type="gzip"))
+    assert (batch.delete_horizon_ms, batch.base_timestamp_ms) == (None, 5)
+
+
+@pytest.mark.parametrize("horizon_bit", [0, 0x40], ids=["records as they are", "records written anew"])
+def test_a_compressed_control_batch_stays_one(validate: Validate, horizon_bit: int) -> None:
     body = bytes(MARKER[BATCH_HEADER_SIZE:])
-    data = resealed(MARKER, compress(Codec.GZIP, body), attributes=0x30 | Codec.GZIP)
+    data = resealed(MARKER, compress(Codec.GZIP, body), attributes=0x30 | horizon_bit | Codec.GZIP)
     batch = result_batch(validate(data, origin=AppendOrigin.COORDINATOR, compression_type="lz4"))
     assert (batch.is_control, batch.is_transactional, batch.codec) == (True, True, Codec.LZ4)

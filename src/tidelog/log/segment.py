@@ -281,13 +281,19 @@ class LogSegment:
         return Region(start, self.log.file, first.position, size, first, max_bytes < first.size)
 
     def upper_bound(self, position: int) -> int | None:
-        """The offset of the first index entry at or behind a position; None if there is none to be had."""
+        """An offset behind all that lies before a position, by the index; None if there is no entry to be had."""
         try:
             entry = self.offset_index.upper_bound(position)
-        except CorruptIndexError as error:
+            batch = None if entry is None else next(self.log.batches(entry.position), None)
+        except CorruptionError as error:
             self.wrong_index = str(error)
             return None
-        return None if entry is None else entry.offset
+        if entry is None:
+            return None
+        if batch is None or batch.base_offset > entry.offset:
+            self.wrong_index = f"the index says offset {entry.offset} is at {entry.position}, the log does not"
+            return None
+        return entry.offset
 
     def next_offset(self) -> int:
         """The offset behind the last complete batch, found from the last index entry; the base offset if empty.
