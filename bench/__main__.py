@@ -1,11 +1,11 @@
-"""`python -m bench [decode] [encode] [scan] [start]`: all of it, or the parts named."""
+"""`python -m bench [decode] [encode] [scan] [log] [start]`: all of it, or the parts named."""
 
 import sys
 
-from bench import decode, encode, scan, start
+from bench import decode, encode, log, scan, start
 from bench.measure import Report
 
-PARTS = {"decode": decode, "encode": encode, "scan": scan, "start": start}
+PARTS = {"decode": decode, "encode": encode, "scan": scan, "log": log, "start": start}
 
 
 def main(names: list[str]) -> int:

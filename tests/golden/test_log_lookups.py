@@ -46,6 +46,7 @@ def found(replay: Replay, parent: Path) -> UnifiedLog:
     """The log that Kafka left, opened."""
     shutil.copytree(replay.partition.path, parent / replay.partition.path.name)
     log = replay.open(parent, log_start_offset=replay.log_start_offset, clean_shutdown=True)
+    log.assign_epoch_start_offset(replay.epoch, log.log_end_offset)
     log.update_high_watermark(log.log_end_offset)
     return log
 

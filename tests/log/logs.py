@@ -10,6 +10,7 @@ The clock stands at NOW, where all records come from, until somebody moves it: `
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ NOW = 1_700_000_000_000
 HOUR = 60 * 60 * 1000
 DAY = 24 * HOUR
 MEGABYTE = 1 << 20
+SMALL_INDEXES = LogConfig(segment_index_bytes=4096)
 
 
 def a_log(
@@ -50,12 +52,13 @@ def a_log(
     producer_id_expiration_ms: int = DAY,
     verification: bool = False,
     on_failure: Callable[[str, StorageError], None] | None = None,
+    config: LogConfig = SMALL_INDEXES,
     **topic: Any,
 ) -> UnifiedLog:
     """The log of a directory, not locked, so that a test can open it again as after a crash."""
     return UnifiedLog.open(
         f"{root}/{name}",
-        LogConfig(**{"segment_index_bytes": 4096, **topic}),
+        replace(config, **topic),
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         clean_shutdown=clean_shutdown,
@@ -72,8 +75,7 @@ def a_log(
 def opened_again(log: UnifiedLog, **opening: Any) -> UnifiedLog:
     """What another process makes of the directory as it is now: a crash, unless the log was closed before."""
     root, _, name = log.directory.rpartition("/")
-    fields = {field: getattr(log.config, field) for field in LogConfig.__dataclass_fields__}
-    return a_log(root, name=name, clock=clock_of(log), fs=log.local.fs, **{**fields, **opening})
+    return a_log(root, name=name, clock=clock_of(log), fs=log.local.fs, config=log.config, **opening)
 
 
 def clock_of(log: UnifiedLog) -> ManualClock:
@@ -158,7 +160,9 @@ def all_replicated(log: UnifiedLog) -> None:
 # -- looking -----------------------------------------------------------------------------------------------------------
 
 
-def records_from(log: UnifiedLog, offset: int, isolation: Isolation = LOG_END, max_bytes: int = MEGABYTE) -> list[Record]:
+def records_from(
+    log: UnifiedLog, offset: int, isolation: Isolation = LOG_END, max_bytes: int = MEGABYTE
+) -> list[Record]:
     """The records that one read gives."""
     return [record for part in read_batches(log.read(offset, max_bytes, isolation).read()) for record in part]
 

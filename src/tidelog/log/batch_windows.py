@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["BatchWindow", "read_windows"]
 
 _KERNEL_FROM = 1 << 20  # bytes: below, loading the kernels takes longer than the walk
-_WINDOW = 4 << 20
+_WINDOW = 8 << 20
 
 
 class BatchWindow:

@@ -22,6 +22,7 @@ from tidelog.log.producer_txn import CompletedTxn
 from tidelog.log.validator import validate_and_assign
 from tidelog.log.verification import VerificationGuard
 from tidelog.records.batch import MAGIC, RecordBatch
+from tidelog.records.batches import batch_of
 from tidelog.records.control import end_txn_marker_of
 from tidelog.records.java import MAX_INT32
 
@@ -56,7 +57,7 @@ def append_batches(
         if validated.size_may_have_changed:
             _ensure_sizes(batches, config.max_message_bytes)
     else:
-        _ensure_behind(batches, log_end)
+        _ensure_behind(buffer, batches, log_end)
         max_timestamp_ms = max(batch.max_timestamp_ms for batch in batches)
     last = batches[-1]
     size = last.position + last.size
@@ -137,12 +138,14 @@ def _ensure_sizes(batches: Sequence[BatchInfo], limit: int) -> None:
             raise MessageTooLargeError(f"a batch of {batch.size} bytes after recompression, the topic allows {limit}")
 
 
-def _ensure_behind(batches: Sequence[BatchInfo], log_end: int) -> None:
+def _ensure_behind(buffer: memoryview, batches: Sequence[BatchInfo], log_end: int) -> None:
     first = batches[0]
     if first.base_offset < log_end:
+        # A follower whose log is empty may begin anew there, so the true first offset is worth a decompression.
+        first_offset = batch_of(buffer[: first.size]).base_offset if first.is_legacy else first.base_offset
         raise UnexpectedAppendOffsetError(
-            f"offsets {first.base_offset} to {batches[-1].last_offset} appended to a log that ends at {log_end}",
-            first.base_offset,
+            f"offsets {first_offset} to {batches[-1].last_offset} appended to a log that ends at {log_end}",
+            first_offset,
             batches[-1].last_offset,
         )
 

@@ -71,7 +71,5 @@ def _largest(log: "UnifiedLog") -> TimestampAndOffset | None:
 
 
 def _first_at_or_behind(log: "UnifiedLog", timestamp_ms: int, trace: list[Step] | None) -> TimestampAndOffset | None:
-    for segment in log.segments:
-        if segment.largest_timestamp_ms >= timestamp_ms:
-            return segment.find_time(timestamp_ms, log.log_start_offset, trace)
-    return None
+    segment = log.local.segments.first_reaching(timestamp_ms)
+    return None if segment is None else segment.find_time(timestamp_ms, log.log_start_offset, trace)

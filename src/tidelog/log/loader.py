@@ -86,9 +86,17 @@ class LogLoader:
         self._schedule = schedule
         self._is_deleted = is_delete_directory(directory.rpartition("/")[2])
         parse_directory_name(directory.rpartition("/")[2])
-        fs.make_directory(directory)
-        self._locks = self._lock() if lock else []
-        epoch_checkpoint = LeaderEpochCheckpoint(fs, join(directory, LEADER_EPOCH_CHECKPOINT))
+        self._is_locked = lock
+        self._locks: list[FileLock] = []
+        self._epochs: LeaderEpochCache
+        self._producers: ProducerStateManager
+
+    def _enter(self) -> None:
+        """Take the directory, with the first slice: what is abandoned before that has taken nothing."""
+        self._fs.make_directory(self._directory)
+        if self._is_locked:
+            self._locks = self._lock()
+        epoch_checkpoint = LeaderEpochCheckpoint(self._fs, join(self._directory, LEADER_EPOCH_CHECKPOINT))
         epoch_checkpoint.create()
         self._epochs = LeaderEpochCache(epoch_checkpoint)
         self._producers = self._new_producers()
@@ -136,6 +144,7 @@ class LogLoader:
         self, topic_id: uuid.UUID | None, on_failure: Callable[[str, StorageError], None] | None
     ) -> Generator[None, None, UnifiedLog]:
         try:
+            self._enter()
             yield from self._load_segments()
             log_end, recovery_point = 0, 0
             if self._is_deleted:

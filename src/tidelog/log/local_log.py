@@ -234,7 +234,9 @@ class LocalLog:
             raise LogClosedError(f"{self.directory}: the log is closed")
 
     def close(self) -> None:
-        """Trim and close every segment."""
+        """Trim and close every segment. Harmless if done twice."""
+        if self.is_closed:
+            return
         for segment in self.segments:
             segment.close()
         self.is_closed = True

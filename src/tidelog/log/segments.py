@@ -19,6 +19,7 @@ class LogSegments:
     def __init__(self) -> None:
         self._all: tuple[tuple[int, ...], tuple[LogSegment, ...]] = ((), ())  # one reference: bases and segments agree
         self.active: LogSegment  # the last one; not set while there is none
+        self._maxima: tuple[tuple[LogSegment, ...], tuple[int, ...]] = ((), ())
 
     def __len__(self) -> int:
         return len(self._all[0])
@@ -85,6 +86,31 @@ class LogSegments:
         if not self or offset > self.active.base_offset:
             return ()
         return self.between(offset, self.active.base_offset)
+
+    def first_reaching(self, timestamp_ms: int) -> LogSegment | None:
+        """The first segment whose largest timestamp is not below the given one.
+
+        Found by bisection in the running maximum over the segments, which does not change any more but for the active
+        one, and is remembered as far as it was ever needed.
+        """
+        segments = self._all[1]
+        known, maxima = self._maxima
+        if known != segments[: len(known)] or len(known) >= len(segments):
+            known, maxima = (), ()
+        largest = maxima[-1] if maxima else -1
+        more = []
+        for segment in segments[len(known) : -1]:
+            if largest >= timestamp_ms:
+                break
+            largest = max(largest, segment.largest_timestamp_ms)
+            more.append(largest)
+        if more:
+            maxima = (*maxima, *more)
+            self._maxima = segments[: len(maxima)], maxima
+        at = bisect_left(maxima, timestamp_ms)
+        if at < len(maxima):
+            return segments[at]
+        return segments[-1] if segments and segments[-1].largest_timestamp_ms >= timestamp_ms else None
 
     def add(self, segment: LogSegment) -> LogSegment | None:
         """Add a segment; the one of the same base offset that it replaces, if there is one."""

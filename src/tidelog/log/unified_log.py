@@ -79,6 +79,7 @@ class UnifiedLog:
         self.failure: StorageError | None = None  # the disk error that took the directory offline
         self._partition_metadata = partition_metadata
         self._locks = locks
+        self._is_complete = False  # closed, with everything written
         self._on_failure = on_failure
         self.topic_id: uuid.UUID | None = None
         self._assign_topic_id_on_open(topic_id)
@@ -474,7 +475,9 @@ class UnifiedLog:
             segment.resize_indexes(self.config.segment_index_bytes)
 
     def close(self) -> None:
-        """Flush, take a snapshot of the producers, trim and close every file, let others in."""
+        """Flush, take a snapshot of the producers, trim and close every file, let others in. Harmless if done twice."""
+        if self._is_complete:
+            return
         try:
             self._ensure_usable()
             self._partition_metadata.flush()
@@ -482,6 +485,7 @@ class UnifiedLog:
             self.leader_epochs.flush()
             self.producers.take_snapshot()
             self.local.close()
+            self._is_complete = True
         except StorageError as error:
             self.fail(error)
             raise

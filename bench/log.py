@@ -1,0 +1,184 @@
+"""The log engine: appending against a bare write, recovery against memcpy and against Apache Kafka, lookups."""
+
+import os
+import random
+import statistics
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.measure import GIGA, TURNS, Report, cpu_seconds
+from tests.compat import kafka_tools
+from tidelog.log import LogConfig, UnifiedLog
+from tidelog.records import BatchBuilder, NewRecord
+from tidelog.records.checksum import crc32c_of
+
+RECOVERED_BYTES = 512 << 20
+LOOKUPS = 300
+START_MS = 1_700_000_000_000
+_SEQUENCE, _CRC, _TIMES = struct.Struct(">i"), struct.Struct(">I"), struct.Struct(">qq")
+
+
+def run(report: Report) -> None:
+    """Append, recovery and lookup rows."""
+    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as home:
+        _append(report, Path(home))
+        _recovery(report, Path(home))
+        _lookups(report, Path(home))
+
+
+class IdempotentBatches:
+    """Batches of one producer, one behind the other, made from a pattern."""
+
+    def __init__(self, records: int, value_size: int) -> None:
+        builder = BatchBuilder(producer_id=1, producer_epoch=0, base_sequence=0)
+        for number in range(records):
+            builder.append(NewRecord(b"key-%04d" % number, b"v" * value_size, START_MS + number))
+        self._pattern = builder.build()
+        self._records = records
+        self._sequence = 0
+        self._time_ms = START_MS
+
+    def take(self, count: int) -> list[memoryview]:
+        """The next `count` batches."""
+        return [memoryview(self._next()) for _ in range(count)]
+
+    def _next(self) -> bytearray:
+        batch = bytearray(self._pattern)
+        _SEQUENCE.pack_into(batch, 53, self._sequence)
+        _TIMES.pack_into(batch, 27, self._time_ms, self._time_ms + self._records - 1)
+        _CRC.pack_into(batch, 17, crc32c_of(memoryview(batch)[21:]))
+        self._sequence = (self._sequence + self._records) & 0x7FFFFFFF
+        self._time_ms += self._records
+        return batch
+
+
+# -- append ------------------------------------------------------------------------------------------------------------
+
+
+def _append(report: Report, home: Path) -> None:
+    for name, records, value_size, per_turn in (("16 KiB", 140, 100, 300), ("one-record", 1, 100, 1500)):
+        batches = IdempotentBatches(records, value_size)
+        with UnifiedLog.open(home / f"append{records}-0", LogConfig()) as log, _bare_file(home / "bare") as bare:
+            appended, written, ratios = [], [], []
+            for turn in range(TURNS + 1):
+                taken = batches.take(per_turn)
+                append_us = _per_call(lambda batch, log=log: log.append_as_leader(batch, 0), taken)
+                write_us = _per_call(lambda batch, bare=bare: os.write(bare, batch), taken)
+                if turn:  # the first one warms up
+                    appended.append(append_us)
+                    written.append(write_us)
+                    ratios.append(append_us / write_us)
+        report.add(f"bare os.write of a {name} batch", statistics.median(written), "us")
+        if records > 1:
+            report.add(f"append of an idempotent {name} batch", statistics.median(appended), "us",
+                       against="os.write", ratio=statistics.median(ratios), at_most=2.5)  # fmt: skip
+        else:
+            report.add(f"append of an idempotent {name} batch", statistics.median(appended), "us", at_most=15)
+
+
+def _per_call(work: Callable[[memoryview], object], batches: list[memoryview]) -> float:
+    started = time.process_time_ns()
+    for batch in batches:
+        work(batch)
+    return (time.process_time_ns() - started) / len(batches) / 1000
+
+
+@contextmanager
+def _bare_file(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+        path.unlink()
+
+
+# -- recovery ----------------------------------------------------------------------------------------------------------
+
+
+def _recovery(report: Report, home: Path) -> None:
+    directory = home / "orders-0"
+    batches = IdempotentBatches(140, 100)
+    with UnifiedLog.open(directory, LogConfig()) as log:
+        while log.size < RECOVERED_BYTES:
+            for batch in batches.take(1000):
+                log.append_as_leader(batch, 0)
+        size = log.size
+
+    def recover() -> None:
+        UnifiedLog.open(directory, LogConfig()).release()
+
+    seconds = report.add_speed("recovery of a 512 MiB segment, 16 KiB batches", recover, size)
+    if (why := kafka_tools.missing()) is not None:
+        print(f"not measured against Kafka's recovery: {why}")
+        return
+    # A broker recovers in a process that has just been started: that is the comparison. A warmed-up JVM stands beside.
+    ratios = []
+    for _ in range(3):
+        ours = cpu_seconds(recover, runs=1)
+        kafka = _kafka_recovery(directory, warm_up=0, runs=1)[0]
+        ratios.append(kafka / ours)
+        report_speed = size / kafka / GIGA
+    report.add("Apache Kafka 4.3's recovery, as a broker starts", report_speed, "GB/s")
+    report.add("recovery against Apache Kafka 4.3", size / seconds / GIGA, "GB/s",
+               against="Kafka's", ratio=statistics.median(ratios), at_least=3)  # fmt: skip
+    warm = statistics.median(_kafka_recovery(directory, warm_up=5, runs=5))
+    report.add("Apache Kafka 4.3's recovery, JVM warmed up", size / warm / GIGA, "GB/s")
+
+
+def _kafka_recovery(directory: Path, *, warm_up: int, runs: int) -> list[float]:
+    """CPU seconds of Kafka's own LogSegment.recover on the same directory, of the thread that runs it."""
+    done = subprocess.run(
+        ["java", "-cp", f"{kafka_tools.jars()}/*", str(Path(__file__).with_name("Recover.java")), str(directory),
+         str(warm_up)],
+        input="\n" * runs, capture_output=True, text=True, check=True, timeout=600,
+    )  # fmt: skip
+    answers = done.stdout.split("ready\n")[1].splitlines()
+    return [int(answer.split()[0]) / 1e9 for answer in answers]
+
+
+# -- lookups -----------------------------------------------------------------------------------------------------------
+
+
+def _lookups(report: Report, home: Path) -> None:
+    """Offsets and times looked up in logs of 1 to 1,000 segments of about 300 KB, one index entry per batch."""
+    one: dict[str, float] = {}
+    for count in (1, 10, 100, 1000):
+        directory = home / f"lookups{count}-0"
+        config = LogConfig(segment_bytes=300_000, segment_index_bytes=4096, index_interval_bytes=4096)
+        batches = IdempotentBatches(40, 100)
+        with UnifiedLog.open(directory, config) as log:
+            while len(log.segments) < count or log.active_segment.size < 250_000:
+                for batch in batches.take(20):
+                    log.append_as_leader(batch, 0)
+        chance = random.Random(count)
+        started = time.process_time()
+        with UnifiedLog.open(directory, config, clean_shutdown=True) as log:
+            opened_ms = (time.process_time() - started) * 1000
+            offsets = [chance.randrange(log.log_end_offset) for _ in range(LOOKUPS)]
+            times = [START_MS + offset for offset in offsets]
+            cold = _per_lookup(lambda offset, log=log: log.read(offset, 1), offsets[:1])
+            cold_time = _per_lookup(lambda time_ms, log=log: log.offset_for_time(time_ms), times[-1:])
+            warm, warm_time = [], []
+            for _ in range(4):  # the first one opens the files that will be asked
+                warm.append(_per_lookup(lambda offset, log=log: log.read(offset, 1), offsets))
+                warm_time.append(_per_lookup(lambda time_ms, log=log: log.offset_for_time(time_ms), times))
+        report.add(f"open a log of {count} segments, clean", opened_ms, "ms")
+        report.add(f"lookup by offset, {count} segments, cold", cold, "us")
+        report.add(f"lookup by offset, {count} segments, warm", min(warm), "us",
+                   against="1 segment", ratio=min(warm) / one.setdefault("offset", min(warm)))  # fmt: skip
+        report.add(f"lookup by time, {count} segments, cold", cold_time, "us")
+        report.add(f"lookup by time, {count} segments, warm", min(warm_time), "us",
+                   against="1 segment", ratio=min(warm_time) / one.setdefault("time", min(warm_time)))  # fmt: skip
+
+
+def _per_lookup(work: Callable[[int], object], targets: list[int]) -> float:
+    started = time.process_time_ns()
+    for target in targets:
+        work(target)
+    return (time.process_time_ns() - started) / len(targets) / 1000

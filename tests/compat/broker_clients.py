@@ -1,0 +1,145 @@
+"""What a client does to a real broker: create a topic, produce, consume, ask for offsets. The client is librdkafka.
+
+Everything a function sends has been acknowledged when it returns, and everything it reads has been read to the end.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from tests.compat.broker import Broker
+from tests.compat.kafka_tools import run_java
+from tests.interop.judges import Seen
+from tidelog.records import NewRecord
+
+TIMEOUT_S = 60
+
+
+class Consumed(NamedTuple):
+    """What a consumer was given of a partition, from offset 0, and the offset at which it was told that this is all."""
+
+    records: list[Seen]
+    end: int
+
+
+def create_topic(broker: Broker, topic: str, partitions: int, **configs: object) -> None:
+    """A topic, with configs under their names with underscores."""
+    properties = {name.replace("_", "."): str(value) for name, value in configs.items()}
+    created = _admin(broker).create_topics([NewTopic(topic, partitions, 1, config=properties)])
+    created[topic].result(TIMEOUT_S)
+
+
+def consume(broker: Broker, topic: str, partition: int, *, committed: bool = False) -> Consumed:
+    """Every record of a partition; of `committed` transactions only, if so wanted."""
+    consumer = Consumer(
+        {
+            **_common(broker),
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "check.crcs": True,
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        records = []
+        while True:
+            message = consumer.poll(TIMEOUT_S)
+            assert message is not None, f"{topic}-{partition}: silence behind {len(records)} records"
+            error = message.error()
+            if error is None:
+                records.append(_seen(message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return Consumed(records, _offset_of(message))
+            else:
+                raise AssertionError(f"{topic}-{partition}: {error}")
+    finally:
+        consumer.close()
+
+
+def produce(broker: Broker, topic: str, partition: int, records: Iterable[NewRecord], **options: object) -> None:
+    """Send records with the options of a producer, under their names with underscores."""
+    producer = new_producer(broker, **options)
+    send(producer, topic, partition, records)
+
+
+def new_producer(broker: Broker, **options: object) -> Producer:
+    return Producer({**_common(broker), **{name.replace("_", "."): value for name, value in options.items()}})
+
+
+def send(producer: Producer, topic: str, partition: int, records: Iterable[NewRecord]) -> None:
+    """Send records and wait for every acknowledgement."""
+    failures: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for record in records:
+        producer.produce(
+            topic,
+            record.value,
+            record.key,
+            partition,
+            delivered,
+            record.timestamp_ms,
+            [tuple(header) for header in record.headers],
+        )
+        producer.poll(0)
+    assert producer.flush(TIMEOUT_S) == 0
+    assert not failures, failures[0]
+
+
+def offset_for_time(broker: Broker, topic: str, partition: int, timestamps_ms: Iterable[int]) -> list[int]:
+    """The offsets that the broker names for times; -1 where it has none."""
+    admin = _admin(broker)
+    place = TopicPartition(topic, partition)
+    return [
+        admin.list_offsets({place: OffsetSpec.for_timestamp(time)})[place].result(TIMEOUT_S).offset
+        for time in timestamps_ms
+    ]
+
+
+def offset_of_largest_time(broker: Broker, topic: str, partition: int) -> tuple[int, int]:
+    """Offset and timestamp of the record with the largest timestamp."""
+    place = TopicPartition(topic, partition)
+    found = _admin(broker).list_offsets({place: OffsetSpec.max_timestamp()})[place].result(TIMEOUT_S)
+    return found.offset, found.timestamp
+
+
+def describe_producers(broker: Broker, topic: str, partition: int) -> list[dict[str, str]]:
+    """The table of kafka-transactions: what the broker remembers of the producers of a partition."""
+    done = run_java(
+        "org.apache.kafka.tools.TransactionsCommand",
+        *("--bootstrap-server", broker.address, "describe-producers"),
+        *("--topic", topic, "--partition", str(partition)),
+    )
+    assert done.exit == 0, done.stderr
+    titles, *rows = [line.split() for line in done.stdout.splitlines()]
+    return [dict(zip(titles, row, strict=True)) for row in rows]
+
+
+def _seen(message: Message) -> Seen:
+    kind, timestamp_ms = message.timestamp()
+    value: Any = message.value()
+    key: Any = message.key()
+    headers: Any = message.headers() or []
+    # librdkafka counts from 1, and says 0 where there is no timestamp, which a batch calls a CreateTime of -1.
+    return Seen(_offset_of(message), timestamp_ms, key, value, tuple(headers), max(kind - 1, 0))
+
+
+def _offset_of(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None
+    return offset
+
+
+def _admin(broker: Broker) -> AdminClient:
+    return AdminClient(dict(_common(broker)))
+
+
+def _common(broker: Broker) -> Mapping[str, Any]:
+    return {"bootstrap.servers": broker.address, "log_level": 0}
