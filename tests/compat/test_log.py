@@ -7,8 +7,10 @@ hundred files at a time, so the tests below only compare.
 
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -91,6 +93,13 @@ CASES: dict[str, tuple[dict[str, object], Callable[[WrittenLog], None]]] = {
 }
 
 
+class Dumped(NamedTuple):
+    """What the tool says of many files, and what it complains of on standard error."""
+
+    files: list[DumpedFile]
+    complaints: list[str]
+
+
 class Directories:
     """The directories, as closed, and what the tools said of them."""
 
@@ -108,21 +117,39 @@ class Directories:
         found = [path for log in self.logs.values() for path in log.directory.iterdir() if path.suffix in suffixes]
         return sorted(found)
 
-    def dumped(self, name: str, files: Iterable[DumpedFile], suffix: str) -> list[DumpedFile]:
+    def of(self, name: str, dumped: "Dumped", suffix: str) -> list[DumpedFile]:
         """What was said of the files of one directory."""
         folder = f"{self.logs[name].directory}/"
-        return [file for file in files if file.name.startswith(folder) and file.name.endswith(suffix)]
+        return [file for file in dumped.files if file.name.startswith(folder) and file.name.endswith(suffix)]
 
 
-def dump(paths: list[Path], *options: str) -> list[DumpedFile]:
-    """Run the tool over many files. Whatever it finds wrong it writes to standard error, or dies of."""
+def dump(paths: list[Path], *options: str) -> Dumped:
+    """Run the tool over many files."""
     files: list[DumpedFile] = []
+    complaints: list[str] = []
     for start in range(0, len(paths), FILES_A_RUN):
         result = dump_log(paths[start : start + FILES_A_RUN], *options)
-        assert (result.exit, result.stderr) == (0, "")
+        assert result.exit == 0, result.stderr
         files += parse_dump(result.stdout)
+        complaints += result.stderr.splitlines()
     assert [file.name for file in files] == [str(path) for path in paths]
-    return files
+    return Dumped(files, complaints)
+
+
+def gaps(log: WrittenLog) -> list[str]:
+    """What the tool must complain of in the logs of a directory: records that do not follow each other.
+
+    4.3 takes it that -1 goes before the first record of a file, so it complains of every segment but that of offset 0.
+    """
+    lines = []
+    bases = [int(path.stem) for path in sorted(log.directory.glob("*.log"))]
+    for base, following in zip(bases, [*bases[1:], log.end], strict=True):
+        offsets = [-1, *(offset for offset in log.offsets if base <= offset < following)]
+        pairs = [(a, b) for a, b in pairwise(offsets) if b != a + 1]
+        if pairs:
+            lines.append(f"Non-consecutive offsets in {log.directory}/{base:020}.log")
+            lines += [f"  {a} is followed by {b}" for a, b in pairs]
+    return lines
 
 
 @pytest.fixture(scope="module")
@@ -131,12 +158,17 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Directories:
 
 
 @pytest.fixture(scope="module")
-def deep(written: Directories) -> list[DumpedFile]:
-    return dump(written.paths(".log", ".index", ".timeindex"), "--deep-iteration")
+def logs(written: Directories) -> Dumped:
+    return dump(written.paths(".log"), "--deep-iteration")
 
 
 @pytest.fixture(scope="module")
-def small(written: Directories) -> list[DumpedFile]:
+def indexes(written: Directories) -> Dumped:
+    return dump(written.paths(".index", ".timeindex"), "--deep-iteration")
+
+
+@pytest.fixture(scope="module")
+def others(written: Directories) -> Dumped:
     """Snapshots and transaction indexes, for which the tool has no options."""
     return dump(written.paths(".snapshot", ".txnindex"))
 
@@ -169,39 +201,46 @@ def test_the_directories_hold_what_they_are_meant_to(written: Directories) -> No
 
 @behaviour("IDX-002", "SEG-037", "LOG-081")
 def test_the_tool_finds_nothing_wrong_in_the_indexes(written: Directories) -> None:
-    for file in dump(written.paths(".index", ".timeindex"), "--verify-index-only"):
-        assert file.batches == []
+    files, complaints = dump(written.paths(".index", ".timeindex"), "--verify-index-only")
+    assert complaints == []
+    for file in files:
         assert set(file.notes) <= {f"{file.name} is empty."}
 
 
 def test_every_index_passes_the_check_by_which_a_broker_keeps_it(written: Directories) -> None:
-    for file in dump(written.paths(".index", ".timeindex"), "--index-sanity-check"):
+    files, complaints = dump(written.paths(".index", ".timeindex"), "--index-sanity-check")
+    assert complaints == []
+    for file in files:
         assert set(file.notes) <= {f"{file.name} is empty.", f"{file.name} passed sanity check."}
 
 
+def test_the_tool_complains_of_nothing_but_gaps_that_are_there(
+    written: Directories, logs: Dumped, indexes: Dumped, others: Dumped
+) -> None:
+    assert (indexes.complaints, others.complaints) == ([], [])
+    assert sorted(logs.complaints) == sorted(line for log in written.logs.values() for line in gaps(log))
+
+
 @every_case
-def test_the_tool_prints_every_entry_of_every_index(written: Directories, deep: list[DumpedFile], name: str) -> None:
+def test_the_tool_prints_every_entry_of_every_index(written: Directories, indexes: Dumped, name: str) -> None:
     """No entry is left out as one of the zeros behind the last, and a trimmed index holds nothing else."""
     for suffix, size in ENTRY_SIZES.items():
-        for file in written.dumped(name, deep, suffix):
+        for file in written.of(name, indexes, suffix):
             entries = [note for note in file.notes if re.fullmatch(r"(timestamp|offset): \d+ \w+: \d+", note)]
             assert len(entries) * size == Path(file.name).stat().st_size
             assert entries or file.notes in ([], [f"{file.name} is empty."])
 
 
 @every_case
-def test_the_tool_reads_every_batch_and_record_of_every_log(
-    written: Directories, deep: list[DumpedFile], name: str
-) -> None:
-    log = written.logs[name]
+def test_the_tool_reads_every_batch_and_record_of_every_log(written: Directories, logs: Dumped, name: str) -> None:
     batches = []
-    for file in written.dumped(name, deep, ".log"):
+    for file in written.of(name, logs, ".log"):
         assert file.notes == [f"Log starting offset: {int(Path(file.name).stem)}"]
         batches += file.batches
     assert {batch.fields["isvalid"] for batch in batches} == {"true"}
     assert {batch.fields["magic"] for batch in batches} == {"2"}
     offsets = [int(record.fields["offset"]) for batch in batches for record in batch.records]
-    assert offsets == sorted([record.offset for record in log.records] + [offset for offset, _ in log.markers])
+    assert offsets == written.logs[name].offsets
 
 
 @every_case
@@ -226,10 +265,8 @@ def test_kafkas_classes_read_the_records_that_were_sent(
 
 @every_case
 @behaviour("IDX-033")
-def test_the_tool_lists_the_transactions_that_were_aborted(
-    written: Directories, small: list[DumpedFile], name: str
-) -> None:
-    lines = [note for file in written.dumped(name, small, ".txnindex") for note in file.notes]
+def test_the_tool_lists_the_transactions_that_were_aborted(written: Directories, others: Dumped, name: str) -> None:
+    lines = [note for file in written.of(name, others, ".txnindex") for note in file.notes]
     assert lines == [
         f"version: 0 producerId: {txn.producer_id} firstOffset: {txn.first_offset} "
         f"lastOffset: {txn.last_offset} lastStableOffset: {txn.last_stable_offset}"
@@ -239,13 +276,11 @@ def test_the_tool_lists_the_transactions_that_were_aborted(
 
 @every_case
 @behaviour("PSM-047")
-def test_the_tool_reads_the_last_snapshot_as_the_producers_are(
-    written: Directories, small: list[DumpedFile], name: str
-) -> None:
+def test_the_tool_reads_the_last_snapshot_as_the_producers_are(written: Directories, others: Dumped, name: str) -> None:
     log = written.logs[name]
-    snapshots = written.dumped(name, small, ".snapshot")
+    snapshots = written.of(name, others, ".snapshot")
     assert int(Path(snapshots[-1].name).stem) == log.end
-    fields = [dict(re.findall(r"(\w+): (-?\w+(?:\[-?\d+\])?)", note)) for note in snapshots[-1].notes]
+    fields = [dict(re.findall(r"(\w+): (\S+)", note)) for note in snapshots[-1].notes]
     assert {int(line["producerId"]): int(line["lastSequence"]) for line in fields} == log.last_sequences
     began = {int(line["producerId"]): line["currentTxnFirstOffset"] for line in fields}
     is_open = {producer: text for producer, text in began.items() if "empty" not in text}
@@ -261,9 +296,7 @@ def test_a_preallocated_segment_is_no_longer_than_its_batches_once_it_is_closed(
         assert sum(sizes.values()) == sum(batch.size_in_bytes for batch in batches_of(directory))
 
 
-def test_the_tool_changes_no_file(
-    written: Directories, deep: list[DumpedFile], small: list[DumpedFile]
-) -> None:
+def test_the_tool_changes_no_file(written: Directories, logs: Dumped, indexes: Dumped, others: Dumped) -> None:
     """It opens indexes as a broker does, and one that is missing it creates: none was."""
     assert {name: files_of(log.directory) for name, log in written.logs.items()} == written.images
 
@@ -281,7 +314,9 @@ def test_the_tool_reads_the_files_of_a_log_that_is_open(tmp_path: Path) -> None:
     copy = tmp_path / "copy-0"  # the tool takes no lock
     shutil.copytree(log.directory, copy)
     paths = sorted(path for path in copy.iterdir() if path.suffix in (".log", ".index", ".timeindex"))
-    assert [note for file in dump(paths, "--verify-index-only") if file.name.endswith("index") for note in file.notes] == []
+    files, complaints = dump(paths, "--verify-index-only")
+    assert complaints == []
+    assert [note for file in files if file.name.endswith("index") for note in file.notes] == []
     log.close()
 
 

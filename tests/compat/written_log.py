@@ -51,6 +51,7 @@ class WrittenLog:
         self.records: list[Seen] = []
         self.markers: list[tuple[int, ControlType]] = []
         self.aborted: list[AbortedTxnEntry] = []
+        self._batches: list[tuple[int, int]] = []  # first and last offset
         self._hidden: set[int] = set()  # offsets of records whose transaction was aborted
         self._transactions: dict[int, list[int]] = {}  # by producer: the offsets of its open transaction
         self._sequences: dict[int, int] = {}  # by producer: the next
@@ -84,6 +85,7 @@ class WrittenLog:
         assert not info.is_duplicate
         assert (info.first_offset, info.last_offset) == (self.end - len(records), self.end - 1)
         self._note(records, info)
+        self._batches.append((info.first_offset, info.last_offset))
         if producer != NO_PRODUCER:
             self._sequences[producer] = self._sequences.get(producer, 0) + len(records)
             self._sent = data, info.first_offset
@@ -117,19 +119,29 @@ class WrittenLog:
             self.aborted.append(AbortedTxnEntry(producer, offsets[0], info.first_offset, stable))
 
     def truncate_to(self, offset: int) -> None:
-        """Cut the log, as a follower does; only for logs without producers."""
+        """Cut the log, as a follower does. Of a batch that holds the offset nothing stays; the next gets the offset.
+
+        Only for logs without producers.
+        """
         assert not self._sequences
         self.log.truncate_to(offset)
-        self.records = [record for record in self.records if record.offset < self.log.log_end_offset]
+        assert self.end == offset
+        end = next((first for first, last in self._batches if last >= offset), offset)
+        self._batches = [(first, last) for first, last in self._batches if last < offset]
+        self.records = [record for record in self.records if record.offset < end]
+        self._let_files_go()
 
     def delete_records(self, offset: int) -> None:
         """Raise the log start, and let go what lies wholly below it."""
         self.log.delete_records(offset)
         assert self.log.delete_old_segments()
-        self.clock.advance(self._config.file_delete_delay_ms)
-        self.log.tick()
+        self._let_files_go()
         first = self.log.segments[0].base_offset  # what lies in one segment with the log start stays in the file
         self.records = [record for record in self.records if record.offset >= first]
+
+    def _let_files_go(self) -> None:
+        self.clock.advance(self._config.file_delete_delay_ms)
+        self.log.tick()
 
     def reopen(self, *, clean_shutdown: bool) -> None:
         """Close the log in good order and open it again, recovering everything unless told that it is clean."""
@@ -176,6 +188,11 @@ class WrittenLog:
     @property
     def end(self) -> int:
         return self.log.log_end_offset
+
+    @property
+    def offsets(self) -> list[int]:
+        """The offset of every record, markers too."""
+        return sorted([record.offset for record in self.records] + [offset for offset, _ in self.markers])
 
     @property
     def stable_end(self) -> int:
@@ -261,6 +278,4 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 def _seen(record: Record) -> Seen:
     headers = tuple((header.key, header.value) for header in record.headers)
-    return Seen(
-        record.offset, record.timestamp_ms, record.key, record.value, headers, int(record.timestamp_type)
-    )
+    return Seen(record.offset, record.timestamp_ms, record.key, record.value, headers, int(record.timestamp_type))

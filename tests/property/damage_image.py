@@ -11,7 +11,6 @@ whether the log can still be written to. An answer is a value, or the name of th
 import uuid
 from collections.abc import Callable, Hashable
 from functools import cache, lru_cache
-from itertools import pairwise
 from typing import NamedTuple
 
 from tidelog.errors import TidelogError
@@ -21,6 +20,8 @@ from tidelog.records import (
     ControlType,
     EndTxnMarker,
     NewRecord,
+    Record,
+    RecordBatch,
     build_batch,
     build_end_txn_marker,
     read_batches,
@@ -140,22 +141,119 @@ class Refused(NamedTuple):
 
 
 Answers = dict[tuple[Hashable, ...], object]  # the first part of a question names its kind
-LOG_END = image_of(len(SCRIPT)).log_end
-TIMES = sorted({time + more for append in SCRIPT for time in [*_times_of(append.data)] for more in (0, 1)}) if False else ()
 
 
-def _answer(question: Callable[[], object]) -> object:
+def _answer(question: Callable[..., object], *arguments: Hashable) -> object:
     try:
-        return question()
+        return question(*arguments)
     except TidelogError as error:
         return Refused(type(error).__name__)
 
 
+class BatchSeen(NamedTuple):
+    """A batch as a consumer sees it."""
+
+    epoch: int
+    producer_id: int
+    is_control: bool
+    records: tuple[Record, ...]
+
+
 @lru_cache(8192)
-def _decoded(data: bytes) -> object:
-    """The batches of some bytes, as a consumer reads them: checksum first."""
+def _decoded(data: bytes) -> tuple[BatchSeen, ...]:
+    """The batches of some bytes, each with its checksum compared."""
     found = []
     for batch in read_batches(data):
         batch.ensure_valid()
-        found.append((batch.base_offset, batch.producer_id, batch.is_control, tuple(batch)))
+        records = tuple(batch)
+        if isinstance(batch, RecordBatch):
+            found.append(BatchSeen(batch.partition_leader_epoch, batch.producer_id, batch.is_control, records))
+        else:
+            found.append(BatchSeen(-1, -1, False, records))
     return tuple(found)
+
+
+LOG_END = image_of(len(SCRIPT)).log_end
+TIMES = sorted(
+    {
+        record.timestamp_ms + more
+        for append in SCRIPT
+        for batch in read_batches(append.data)
+        for record in batch
+        for more in (0, 1)
+    }
+)
+
+
+def answers_of(log: UnifiedLog, *, writes: bool = True) -> Answers:
+    """Everything that a log can be asked; in the end it is written to, unless told not to."""
+    _answer(log.update_high_watermark, log.log_end_offset)
+    answers: Answers = {
+        ("log start",): log.log_start_offset,
+        ("log end",): log.log_end_offset,
+        ("last stable offset",): log.last_stable_offset,
+        ("producers",): _answer(lambda: sorted(log.producers.active_producers())),
+        ("epochs",): log.leader_epochs.entries,
+        ("topic id",): log.topic_id,
+    }
+    for isolation in Isolation:
+        for offset in range(LOG_END + 2):
+            answers["read", isolation, offset] = _answer(lambda: _read(log, offset, isolation))
+        answers["read on", isolation] = _answer(lambda: _read_on(log, isolation))
+    for offset in range(LOG_END + 2):
+        answers["batch epoch", offset] = _answer(lambda: _epoch_at(log, offset))
+        answers["aborted", offset] = _answer(lambda: _aborted(log, offset))
+    for time in (*SPECIAL_TIMES, *TIMES):
+        for isolation in (Isolation.LOG_END, Isolation.COMMITTED):
+            answers["time", isolation, time] = _answer(log.offset_for_time, time, isolation)
+    for epoch in range(-1, 4):
+        answers["epoch end", epoch] = _answer(log.end_offset_for_epoch, epoch)
+    if writes:
+        answers["write",] = _answer(lambda: _write(log))
+    return answers
+
+
+def _read(log: UnifiedLog, offset: int, isolation: Isolation) -> object:
+    """The records of the one batch that a consumer gets, from `offset` on."""
+    batches = _decoded(log.read(offset, 1, isolation).read())
+    return tuple(
+        (batch.producer_id, batch.is_control, record)
+        for batch in batches
+        for record in batch.records
+        if record.offset >= offset
+    )
+
+
+def _read_on(log: UnifiedLog, isolation: Isolation) -> object:
+    """How many batches a consumer gets that reads to the end, and their last offset."""
+    offset, count = log.log_start_offset, 0
+    while batches := _decoded(log.read(offset, LARGE, isolation).read()):
+        count += len(batches)
+        last = max((record.offset for batch in batches for record in batch.records), default=-1)
+        if last < offset:
+            return count, offset, "goes back"
+        offset = last + 1
+    return count, offset
+
+
+def _epoch_at(log: UnifiedLog, offset: int) -> object:
+    batch = log.read(offset, 1).first_batch
+    return None if batch is None else batch.leader_epoch
+
+
+def _aborted(log: UnifiedLog, offset: int) -> object:
+    aborted = log.read(offset, LARGE, Isolation.COMMITTED).aborted or ()
+    return [(txn.producer_id, txn.first_offset) for txn in aborted]
+
+
+def _write(log: UnifiedLog) -> object:
+    """Append until the index grows, roll, append again, stop, and read what was written."""
+    first = log.log_end_offset
+    for number in range(4):
+        if number == 3:
+            log.roll()
+        data = build_batch([NewRecord(b"new", b"value", NOW + 90)])
+        log.append_as_leader(memoryview(data), 3)
+    found = [_read(log, first + number, Isolation.LOG_END) for number in range(4)]
+    log.close()
+    return found

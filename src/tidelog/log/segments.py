@@ -124,6 +124,7 @@ class LogSegments:
     def remove(self, base_offset: int) -> None:
         """Take a segment out of the list. Its files are not touched."""
         self._set(tuple(segment for segment in self._all[1] if segment.base_offset != base_offset))
+        self._maxima = (), ()  # the segment before may be the active one now, and change
 
     def clear(self) -> None:
         """Take all segments out of the list."""
