@@ -1,10 +1,12 @@
 """A partition of Kafka's log, written and read back: what `make demo` runs.
 
-Five segments of the topic `orders`, one for each codec, as a leader would have stored them; some records have headers,
-and the last segment ends with the COMMIT marker of a transaction. The files are Kafka's own format: its
-tools read them. Then the same files as Arrow columns.
+Five segments of the topic `orders`, one for each codec, appended batch by batch as a leader appends them; some records
+have headers, and the last segment ends with the COMMIT marker of a transaction. The files are Kafka's own, indexes and
+snapshots too: its tools read them, its broker serves them. Then lookups by offset and time, the same files as Arrow
+columns, and what a crash leaves.
 """
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -16,10 +18,13 @@ from rich.table import Table
 
 from tidelog import __version__
 from tidelog.columns import ColumnDecoder, ColumnEncoder, LogSummary, summarize
+from tidelog.log import AppendOrigin, LogConfig, ManualClock, UnifiedLog
+from tidelog.log.lookup import BatchWalked, IndexUsed, SegmentChosen, Step
 from tidelog.records import Codec, ControlType, EndTxnMarker, build_end_txn_marker, read_batches
 
 ROWS_A_SEGMENT = 2_000
 FIRST_TIME_MS = 1_700_000_000_000
+CONFIG = LogConfig(index_interval_bytes=4096)
 LEADER_EPOCH = 0
 PRODUCER_ID = 1000
 PRODUCER_EPOCH = 0
@@ -41,37 +46,76 @@ def orders(first: int) -> pa.Table:
     )
 
 
-def write_segments(folder: Path) -> None:
-    """One file per codec, named after its first offset. The last one is a transaction."""
-    offset = 0
-    for codec in Codec:
-        is_transaction = codec is Codec.ZSTD
-        encoder = ColumnEncoder(
-            codec=codec,
-            base_offset=offset,
-            partition_leader_epoch=LEADER_EPOCH,
-            producer_id=PRODUCER_ID if is_transaction else -1,
-            producer_epoch=PRODUCER_EPOCH if is_transaction else -1,
-            base_sequence=0 if is_transaction else -1,
-            is_transactional=is_transaction,
-        )
-        with open(folder / f"{offset:020}.log", "wb") as file:
-            for part in encoder.encode(orders(offset)):
-                file.write(part.data)
-            offset += ROWS_A_SEGMENT
-            if is_transaction:
-                file.write(commit_marker(offset))
+def write_log(folder: Path) -> None:
+    """One segment per codec. The last one is a transaction."""
+    clock = ManualClock(FIRST_TIME_MS + 250 * ROWS_A_SEGMENT * len(Codec))
+    with UnifiedLog.open(folder, CONFIG, clock=clock) as log:
+        for codec in Codec:
+            is_transaction = codec is Codec.ZSTD
+            encoder = ColumnEncoder(
+                codec=codec,
+                base_offset=None,  # as a producer sends them: the log gives the offsets
+                producer_id=PRODUCER_ID if is_transaction else -1,
+                producer_epoch=PRODUCER_EPOCH if is_transaction else -1,
+                base_sequence=0 if is_transaction else -1,
+                is_transactional=is_transaction,
+            )
+            if log.size:
+                log.roll()
+            for part in encoder.encode(orders(log.log_end_offset)):
+                for batch in part.batches():
+                    log.append_as_leader(memoryview(bytearray(batch)), LEADER_EPOCH)
+        log.append_as_leader(memoryview(commit_marker(clock.now_ms())), LEADER_EPOCH, AppendOrigin.COORDINATOR)
 
 
-def commit_marker(offset: int) -> bytearray:
+def commit_marker(timestamp_ms: int) -> bytearray:
     """The batch of 78 bytes that ends the transaction."""
     return build_end_txn_marker(
         EndTxnMarker(ControlType.COMMIT, coordinator_epoch=0),
         producer_id=PRODUCER_ID,
         producer_epoch=PRODUCER_EPOCH,
-        timestamp_ms=FIRST_TIME_MS + 250 * offset,
-        offset=offset,
-        partition_leader_epoch=LEADER_EPOCH,
+        timestamp_ms=timestamp_ms,
+    )
+
+
+def print_lookups(console: Console, folder: Path) -> None:
+    """How an offset and a time are found."""
+    with UnifiedLog.open(folder, CONFIG, clean_shutdown=True) as log:
+        for offset in (4500, 8999):
+            steps: list[Step] = []
+            region = log.read(offset, max_bytes=0, trace=steps)
+            console.print(f"offset {offset}: {' -> '.join(map(in_words, steps))}", soft_wrap=True)
+            assert region.start.offset <= offset
+        found = log.offset_for_time(FIRST_TIME_MS + 250 * 6100)
+    assert found is not None
+    console.print(f"time {found.timestamp_ms}: offset {found.offset}")
+
+
+def in_words(step: Step) -> str:
+    """One step of a lookup."""
+    match step:
+        case SegmentChosen(base_offset):
+            return f"segment {base_offset}"
+        case IndexUsed(offset, position):
+            return f"index entry ({offset}, {position})"
+        case BatchWalked(batch):
+            return f"batch {batch.base_offset}"
+        case _:
+            return str(step)
+
+
+def print_crash(console: Console, folder: Path) -> None:
+    """Cut a copy of the last segment inside its last batch, as a power failure may, and open it."""
+    copy = folder.with_name("orders-1")
+    shutil.copytree(folder, copy)
+    last = max(copy.glob("*.log"))
+    with open(last, "r+b") as file:
+        file.truncate(last.stat().st_size - 100)
+    with UnifiedLog.open(copy, CONFIG) as log:
+        ends, opens = log.log_end_offset, log.first_unstable_offset
+    console.print(
+        f"a copy, cut 100 bytes short, recovers: it ends at {ends}, its transaction is open from {opens}",
+        soft_wrap=True,
     )
 
 
@@ -145,8 +189,8 @@ def main(root: Path | None) -> None:
     folder = (root or Path(tempfile.mkdtemp(prefix="tidelog-demo-"))) / "orders-0"
     if folder.exists():
         raise click.UsageError(f"{folder} exists; name another folder with --dir")
-    folder.mkdir(parents=True)
-    write_segments(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    write_log(folder)
     segments = [(path, *read_segment(path)) for path in sorted(folder.glob("*.log"))]
     console.print(f"tidelog {__version__}: wrote and read {folder}\n", soft_wrap=True)
     print_segments(console, segments)
@@ -154,6 +198,9 @@ def main(root: Path | None) -> None:
     print_rows(console, segments[0][2].slice(0, 3))
     console.print()
     print_totals(console, segments)
+    console.print()
+    print_lookups(console, folder)
+    print_crash(console, folder)
     console.print("\nNext: open docs/formats/record-batch.md and follow the first header with")
     console.print(f"  od -A d -t x1 -N 61 {segments[0][0]}", soft_wrap=True)
 

@@ -16,9 +16,9 @@ import pytest
 
 from tests.behaviours import behaviour
 from tests.compat.kafka_tools import DumpedFile, Verdict, dump_log, judge_files, parse_dump
-from tests.compat.written_log import CODECS, T0, WrittenLog, batches_of, files_of, write_plain, write_transactions
+from tests.compat.written_log import CODECS, WrittenLog, batches_of, files_of, write_plain, write_transactions
 from tidelog.log import LogConfig, UnifiedLog
-from tidelog.records import Codec, ControlType
+from tidelog.records import Codec, read_batches
 
 SEGMENT_BYTES = 24 * 1024
 ENTRY_SIZES = {".index": 8, ".timeindex": 12}
@@ -199,7 +199,6 @@ def test_the_directories_hold_what_they_are_meant_to(written: Directories) -> No
     assert len({ends for _, ends in log.markers}) == 2
 
 
-@behaviour("IDX-002", "SEG-037", "LOG-081")
 def test_the_tool_finds_nothing_wrong_in_the_indexes(written: Directories) -> None:
     files, complaints = dump(written.paths(".index", ".timeindex"), "--verify-index-only")
     assert complaints == []
@@ -275,7 +274,6 @@ def test_the_tool_lists_the_transactions_that_were_aborted(written: Directories,
 
 
 @every_case
-@behaviour("PSM-047")
 def test_the_tool_reads_the_last_snapshot_as_the_producers_are(written: Directories, others: Dumped, name: str) -> None:
     log = written.logs[name]
     snapshots = written.of(name, others, ".snapshot")
@@ -288,12 +286,17 @@ def test_the_tool_reads_the_last_snapshot_as_the_producers_are(written: Director
 
 
 @behaviour("SEG-024")
-def test_a_preallocated_segment_is_no_longer_than_its_batches_once_it_is_closed(written: Directories) -> None:
+def test_a_preallocated_segment_is_no_longer_than_its_batches_once_it_is_closed(
+    written: Directories, tmp_path: Path
+) -> None:
     for name in ("preallocated", "preallocated-truncated"):
         directory = written.logs[name].directory
         sizes = {path.name: path.stat().st_size for path in directory.glob("*.log")}
         assert max(sizes.values()) <= SEGMENT_BYTES
         assert sum(sizes.values()) == sum(batch.size_in_bytes for batch in batches_of(directory))
+        shutil.copytree(directory, tmp_path / directory.name)
+        with UnifiedLog.open(tmp_path / directory.name, written.logs[name].log.config, clean_shutdown=True) as log:
+            assert (log.size, log.active_segment.size) == (sum(sizes.values()), sizes[max(sizes)])
 
 
 def test_the_tool_changes_no_file(written: Directories, logs: Dumped, indexes: Dumped, others: Dumped) -> None:
@@ -304,7 +307,6 @@ def test_the_tool_changes_no_file(written: Directories, logs: Dumped, indexes: D
 # -- a log that is open, and damage --------------------------------------------------------------------------------
 
 
-@behaviour("IDX-010")
 def test_the_tool_reads_the_files_of_a_log_that_is_open(tmp_path: Path) -> None:
     """Its indexes have their full size, zeros behind the last entry."""
     log = WrittenLog(tmp_path / "open-0", LogConfig(segment_bytes=SEGMENT_BYTES, index_interval_bytes=100), seed=1)
@@ -318,6 +320,29 @@ def test_the_tool_reads_the_files_of_a_log_that_is_open(tmp_path: Path) -> None:
     assert complaints == []
     assert [note for file in files if file.name.endswith("index") for note in file.notes] == []
     log.close()
+
+
+@behaviour("SEG-037")
+def test_a_follower_that_is_sent_many_batches_at_once_indexes_each(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=SEGMENT_BYTES, index_interval_bytes=0)
+    leader = WrittenLog(tmp_path / "leader-0", config, seed=1)
+    write_transactions(leader)
+    with UnifiedLog.open(tmp_path / "follower-0", config, clock=leader.clock) as follower:
+        while follower.log_end_offset < leader.end:
+            batches = list(read_batches(leader.log.read(follower.log_end_offset, 10_000).read()))
+            data = b"".join(bytes(batch.data) for batch in batches)
+            follower.append_as_follower(memoryview(bytearray(data)))
+    leader.close()
+    for log in sorted((tmp_path / "follower-0").glob("*.log")):
+        entries = log.with_suffix(".index").stat().st_size // ENTRY_SIZES[".index"]
+        assert entries == len(list(read_batches(log.read_bytes()))) - 1 > 5
+    paths = sorted(path for path in (tmp_path / "follower-0").iterdir() if path.suffix in ENTRY_SIZES)
+    assert dump(paths, "--verify-index-only").complaints == []
+    assert b"".join(read_logs(tmp_path / "follower-0")) == b"".join(read_logs(tmp_path / "leader-0"))
+
+
+def read_logs(directory: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(directory.glob("*.log"))]
 
 
 def test_the_tool_would_tell_of_one_wrong_entry(tmp_path: Path) -> None:

@@ -152,12 +152,15 @@ class Recovered:
 
 
 class Partition:
-    """The directory of a partition, opened and closed as often as a test likes. The clock stands still."""
+    """The directory of a partition, opened and closed as often as a test likes.
+
+    The clock stands still, a little behind the timestamps of the first hundred offsets.
+    """
 
     def __init__(self, root: Path | str, *, fs: FileSystem = FS, **config: int | bool) -> None:
         self.directory = join(str(root), "orders-0")
         self.fs = fs
-        self.clock = ManualClock(NOW)
+        self.clock = ManualClock(1_000)
         self.config = LogConfig(**config)  # type: ignore[arg-type]
         self.schedule = Schedule(self.clock)
 

@@ -23,7 +23,6 @@ from tests.log.logs import (
     epochs_of,
     follow,
     in_txn,
-    last_sequences,
     lead,
     names_in,
     of_producer,
@@ -401,18 +400,3 @@ def test_a_marker_whose_index_entry_failed_is_in_the_log_and_is_indexed_when_it_
     assert [*again.local.collect_aborted(0, 100)] == [AbortedTxnEntry(1, 0, 10, 11)]
     all_replicated(again)
     assert (again.first_unstable_offset, again.last_stable_offset) == (None, 11)
-
-
-@behaviour("LOG-032", "LOG-050")
-def test_a_follower_takes_batches_of_several_producers_as_they_are(tmp_path: Path) -> None:
-    log = a_log(tmp_path)
-    lead(log, 1)
-    log.producers.take_snapshot()
-    assert snapshots_of(log) == [1]
-    sent = [
-        of_producer(producer, 0, 2, base_offset=1 + 2 * number, partition_leader_epoch=0)
-        for number, producer in enumerate((1, 2, 3, 4))
-    ]
-    follow(log, *sent)
-    assert log.active_segment.log.file.read(ONE, MEGABYTE) == b"".join(sent)
-    assert last_sequences(log) == {1: 1, 2: 1, 3: 1, 4: 1}

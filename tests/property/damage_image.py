@@ -153,10 +153,14 @@ def _answer(question: Callable[..., object], *arguments: Hashable) -> object:
 class BatchSeen(NamedTuple):
     """A batch as a consumer sees it."""
 
-    epoch: int
-    producer_id: int
-    is_control: bool
-    records: tuple[Record, ...]
+    producer_id: int = -1
+    is_transactional: bool = False
+    is_control: bool = False
+    records: tuple[Record, ...] = ()
+
+    @property
+    def is_abort(self) -> bool:
+        return self.is_control and ControlType.parse(self.records[0].key) is ABORT
 
 
 @lru_cache(8192)
@@ -167,9 +171,9 @@ def _decoded(data: bytes) -> tuple[BatchSeen, ...]:
         batch.ensure_valid()
         records = tuple(batch)
         if isinstance(batch, RecordBatch):
-            found.append(BatchSeen(batch.partition_leader_epoch, batch.producer_id, batch.is_control, records))
+            found.append(BatchSeen(batch.producer_id, batch.is_transactional, batch.is_control, records))
         else:
-            found.append(BatchSeen(-1, -1, False, records))
+            found.append(BatchSeen(records=records))
     return tuple(found)
 
 
@@ -202,7 +206,7 @@ def answers_of(log: UnifiedLog, *, writes: bool = True) -> Answers:
         answers["read on", isolation] = _answer(lambda: _read_on(log, isolation))
     for offset in range(LOG_END + 2):
         answers["batch epoch", offset] = _answer(lambda: _epoch_at(log, offset))
-        answers["aborted", offset] = _answer(lambda: _aborted(log, offset))
+        answers["committed", offset] = _answer(lambda: _committed(log, offset))
     for time in (*SPECIAL_TIMES, *TIMES):
         for isolation in (Isolation.LOG_END, Isolation.COMMITTED):
             answers["time", isolation, time] = _answer(log.offset_for_time, time, isolation)
@@ -241,9 +245,20 @@ def _epoch_at(log: UnifiedLog, offset: int) -> object:
     return None if batch is None else batch.leader_epoch
 
 
-def _aborted(log: UnifiedLog, offset: int) -> object:
-    aborted = log.read(offset, LARGE, Isolation.COMMITTED).aborted or ()
-    return [(txn.producer_id, txn.first_offset) for txn in aborted]
+def _committed(log: UnifiedLog, offset: int) -> object:
+    """The offsets that are left when a consumer has dropped what was aborted, by the list that came with the batches."""
+    region = log.read(offset, LARGE, Isolation.COMMITTED)
+    to_come = sorted(region.aborted or (), key=lambda txn: txn.first_offset)
+    open_aborted: set[int] = set()
+    offsets: list[int] = []
+    for batch in _decoded(region.read()):
+        while to_come and batch.records and to_come[0].first_offset <= batch.records[-1].offset:
+            open_aborted.add(to_come.pop(0).producer_id)
+        if batch.is_abort:
+            open_aborted.discard(batch.producer_id)
+        elif not batch.is_control and not (batch.is_transactional and batch.producer_id in open_aborted):
+            offsets += [record.offset for record in batch.records if record.offset >= offset]
+    return offsets
 
 
 def _write(log: UnifiedLog) -> object:

@@ -157,7 +157,9 @@ class LogLoader:
             self._epochs.truncate_from_end(log_end)
             self._epochs.truncate_from_start(self._log_start)
             self._epochs.flush()
-            log_start = max(self._log_start, self.segments.first.base_offset)
+            log_start = self._log_start
+            if not self._config.remote_storage_enable:  # else what lies before the first segment may be elsewhere
+                log_start = max(log_start, self.segments.first.base_offset)
             self._producers.remove_stray_snapshots(self.segments.base_offsets)
             yield from self._rebuild(self._producers, log_start, log_end, clean_shutdown=self._is_clean)
             local = LocalLog(
