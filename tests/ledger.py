@@ -1,6 +1,7 @@
 """The ledger of the behaviour checklist: what a test shows, and what is still absent.
 
-`tests/behaviours.tsv` holds the checklist, one observable fact of Apache Kafka's store per line (id, tab, sentence).
+`tests/behaviours.tsv` holds the checklist, one observable fact of Apache Kafka's store per line (id, tab, sentence);
+`tests/absent.tsv` says of facts that no test shows why that is so (id, tab, reason).
 A test claims a fact with `@behaviour("LOG-017")`. The claims are read from the source of the tests, not from a run,
 so the ledger costs nothing and is the same on every machine. `make docs` prints it and writes `docs/behaviours.md`.
 """
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 CHECKLIST = ROOT / "tests" / "behaviours.tsv"
+ABSENT = ROOT / "tests" / "absent.tsv"
 PAGE = ROOT / "docs" / "behaviours.md"
 
 SUBJECTS = {
@@ -42,6 +44,12 @@ class Claim(NamedTuple):
 def read_checklist() -> dict[str, str]:
     """Every id with its sentence, in the order of the file."""
     lines = CHECKLIST.read_text(encoding="utf-8").splitlines()
+    return dict(line.split("\t", 1) for line in lines)
+
+
+def read_reasons() -> dict[str, str]:
+    """Why a fact is absent, by id."""
+    lines = ABSENT.read_text(encoding="utf-8").splitlines()
     return dict(line.split("\t", 1) for line in lines)
 
 
@@ -85,8 +93,8 @@ def summary(checklist: dict[str, str], claims: list[Claim]) -> list[tuple[str, s
     return rows
 
 
-def render(checklist: dict[str, str], claims: list[Claim]) -> str:
-    """The page: the counts, then every row with the tests that show it."""
+def render(checklist: dict[str, str], claims: list[Claim], reasons: dict[str, str]) -> str:
+    """The page: the counts, then every row with the tests that show it, or with the reason why none does."""
     tests: dict[str, list[str]] = {}
     for claim in claims:
         tests.setdefault(claim.id, []).append(claim.test)
@@ -106,7 +114,8 @@ def render(checklist: dict[str, str], claims: list[Claim]) -> str:
         lines += ["", f"## {prefix}: {subject}", "", "| id | behaviour | shown by |", "|---|---|---|"]
         for id_, sentence in checklist.items():
             if id_.startswith(prefix):
-                proof = "<br>".join(f"`{test}`" for test in dict.fromkeys(tests.get(id_, []))) or "-"
+                proof = "<br>".join(f"`{test}`" for test in dict.fromkeys(tests.get(id_, [])))
+                proof = proof or (f"absent: {_cell(reasons[id_])}" if id_ in reasons else "-")
                 lines.append(f"| {id_} | {_cell(sentence)} | {proof} |")
     return "\n".join(lines) + "\n"
 
@@ -124,7 +133,7 @@ def main() -> None:
     unknown = unknown_ids(claims, checklist)
     for claim in unknown:
         print(f"not in the checklist: {claim.id}, named by {claim.test}")
-    PAGE.write_text(render(checklist, claims), encoding="utf-8")
+    PAGE.write_text(render(checklist, claims, read_reasons()), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")
     if unknown:
         raise SystemExit(1)

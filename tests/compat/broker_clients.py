@@ -25,10 +25,13 @@ class Consumed(NamedTuple):
 
 
 def create_topic(broker: Broker, topic: str, partitions: int, **configs: object) -> None:
-    """A topic, with configs under their names with underscores."""
+    """A topic and its directories. Configs come under their names with underscores."""
     properties = {name.replace("_", "."): str(value) for name, value in configs.items()}
-    created = _admin(broker).create_topics([NewTopic(topic, partitions, 1, config=properties)])
+    admin = _admin(broker)  # which must live until it has its answer
+    created = admin.create_topics([NewTopic(topic, partitions, 1, config=properties)])
     created[topic].result(TIMEOUT_S)
+    for partition in range(partitions):
+        assert consume(broker, topic, partition) == Consumed([], 0)  # then its directory is there
 
 
 def consume(broker: Broker, topic: str, partition: int, *, committed: bool = False) -> Consumed:
@@ -81,12 +84,12 @@ def send(producer: Producer, topic: str, partition: int, records: Iterable[NewRe
     for record in records:
         producer.produce(
             topic,
-            record.value,
-            record.key,
-            partition,
-            delivered,
-            record.timestamp_ms,
-            [tuple(header) for header in record.headers],
+            key=record.key,
+            value=record.value,
+            partition=partition,
+            timestamp=record.timestamp_ms,
+            headers=[tuple(header) for header in record.headers],
+            on_delivery=delivered,
         )
         producer.poll(0)
     assert producer.flush(TIMEOUT_S) == 0
@@ -105,8 +108,9 @@ def offset_for_time(broker: Broker, topic: str, partition: int, timestamps_ms: I
 
 def offset_of_largest_time(broker: Broker, topic: str, partition: int) -> tuple[int, int]:
     """Offset and timestamp of the record with the largest timestamp."""
+    admin = _admin(broker)
     place = TopicPartition(topic, partition)
-    found = _admin(broker).list_offsets({place: OffsetSpec.max_timestamp()})[place].result(TIMEOUT_S)
+    found = admin.list_offsets({place: OffsetSpec.max_timestamp()})[place].result(TIMEOUT_S)
     return found.offset, found.timestamp
 
 

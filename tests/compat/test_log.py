@@ -330,12 +330,12 @@ def test_a_follower_that_is_sent_many_batches_at_once_indexes_each(tmp_path: Pat
     with UnifiedLog.open(tmp_path / "follower-0", config, clock=leader.clock) as follower:
         while follower.log_end_offset < leader.end:
             batches = list(read_batches(leader.log.read(follower.log_end_offset, 10_000).read()))
-            data = b"".join(bytes(batch.data) for batch in batches)
+            data = b"".join(bytes(batch.buffer) for batch in batches)
             follower.append_as_follower(memoryview(bytearray(data)))
     leader.close()
     for log in sorted((tmp_path / "follower-0").glob("*.log")):
         entries = log.with_suffix(".index").stat().st_size // ENTRY_SIZES[".index"]
-        assert entries == len(list(read_batches(log.read_bytes()))) - 1 > 5
+        assert entries == len(list(read_batches(log.read_bytes()))) - 1
     paths = sorted(path for path in (tmp_path / "follower-0").iterdir() if path.suffix in ENTRY_SIZES)
     assert dump(paths, "--verify-index-only").complaints == []
     assert b"".join(read_logs(tmp_path / "follower-0")) == b"".join(read_logs(tmp_path / "leader-0"))

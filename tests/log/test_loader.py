@@ -90,7 +90,7 @@ def test_recovery_reads_the_segments_from_the_one_of_the_recovery_point_on(
 def test_what_follows_a_cut_goes_with_its_snapshot_and_its_files_after_the_delay(tmp_path: Path) -> None:
     partition = Partition(tmp_path)
     partition.crash(four_producers(partition))
-    damage(partition, 2, 80 + len(by(1, 2)))
+    damage(partition, 2, 70 + len(by(1, 2)))
     log = partition.open()
     assert (bases(log), log.log_end_offset, offsets_of(log)) == ([0, 2], 3, [0, 1, 2])
     assert sorted(log.producers.producers) == [0, 1]

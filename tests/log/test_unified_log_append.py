@@ -1,4 +1,4 @@
-"""Appending to a log: who gives the offsets, when a segment is rolled, what is refused, what a failing disk leaves."""
+"""Appending to a log: who gives the offsets, when a segment is rolled, what is refused."""
 
 import random
 from dataclasses import replace
@@ -10,24 +10,18 @@ from hypothesis import strategies as st
 
 from tests.behaviours import behaviour
 from tests.log.logs import (
-    ABORT,
-    MEGABYTE,
     NOW,
     RAFT_LEADER,
     a_log,
-    all_replicated,
     bases_of,
     batch,
     clock_of,
-    end_txn,
     epochs_of,
     follow,
-    in_txn,
     lead,
     names_in,
     of_producer,
     offsets_in,
-    opened_again,
     records_in,
     snapshots_of,
 )
@@ -42,7 +36,6 @@ from tidelog.errors import (
     UnexpectedAppendOffsetError,
 )
 from tidelog.log import LogConfig, ManualClock, UnifiedLog
-from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.records import Codec, NewRecord, build_message_set
 from tidelog.testing.disk import SimulatedFileSystem
 
@@ -359,44 +352,3 @@ def test_a_flush_passes_over_an_empty_segment_unless_it_is_forced(tmp_path: Path
     assert names_in(log, ".index") == ["00000000000000000000.index"]
     log.flush(force=True)
     assert names_in(log, ".index") == ["00000000000000000000.index", "00000000000000000001.index"]
-
-
-# -- a disk that fails -------------------------------------------------------------------------------------------------
-
-
-@behaviour("LOG-088")
-def test_a_failed_write_takes_the_log_offline_for_appends_and_reads() -> None:
-    disk = SimulatedFileSystem(ManualClock(NOW))
-    offline: list[str] = []
-    log = a_log("/data", fs=disk, on_failure=lambda root, _: offline.append(root))
-    lead(log, in_txn(1, 0))
-    disk.fail(operation="*", path="*.txnindex", error="Input/output error")
-    with pytest.raises(StorageError):
-        end_txn(log, 1, ABORT)
-    disk.heal()
-    assert offline == ["/data"]
-    for attempt in (lambda: lead(log, 1), lambda: log.read(0, MEGABYTE)):
-        with pytest.raises(StorageError) as refusal:
-            attempt()
-        assert refusal.value.error_code == 56
-
-
-@behaviour("LOG-089")
-def test_a_marker_whose_index_entry_failed_is_in_the_log_and_is_indexed_when_it_is_recovered() -> None:
-    disk = SimulatedFileSystem(ManualClock(NOW))
-    log = a_log("/data", fs=disk)
-    lead(log, in_txn(1, 0, 10))
-    disk.fail(operation="*", path="*.txnindex", error="Input/output error")
-    with pytest.raises(StorageError):
-        end_txn(log, 1, ABORT)
-    disk.heal()
-    assert log.log_end_offset == 11
-    assert log.last_stable_offset == 0
-    with pytest.raises(StorageError):
-        log.close()
-
-    again = opened_again(log)
-    assert again.log_end_offset == 11
-    assert [*again.local.collect_aborted(0, 100)] == [AbortedTxnEntry(1, 0, 10, 11)]
-    all_replicated(again)
-    assert (again.first_unstable_offset, again.last_stable_offset) == (None, 11)

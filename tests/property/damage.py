@@ -42,7 +42,7 @@ from tidelog.testing.disk import SimulatedFileSystem
 
 RECOVERED, FLUSHED, CLEAN, READ = "recovered", "flushed", "clean", "read"
 MODES = (RECOVERED, FLUSHED, CLEAN)
-RIGHT, CUT, SEEN, HARM = "right", "cut", "seen", "harm"
+RIGHT, CUT, SEEN, HARM = OUTCOMES = ("right", "cut", "seen", "harm")
 ALL_BATCHES = len(SCRIPT)
 
 
@@ -128,14 +128,18 @@ def judge(damage: Damage) -> Verdict:
         log = open_log(disk, **_opening(damage.mode, LOG_END))
     except TidelogError as error:
         return Verdict(SEEN, (f"open: {type(error).__name__}",))
-    answers = answers_of(log)
-    appends = _appends_below(log_end_of(answers))
-    cut = appends is not None and appends < ALL_BATCHES
-    if cut and damage.mode != CLEAN:
-        assert appends is not None
-        verdict = _compare(answers, sound_answers(damage.mode, appends))
-        return Verdict(CUT) if verdict.outcome == RIGHT else verdict
-    return _compare(answers, sound_answers(damage.mode, ALL_BATCHES))
+    answers = answers_of(log, writes=False)
+    verdict = _judge_answers(damage.mode, answers)
+    log.tick()  # what a reader found wrong with an index is mended now, and nothing may be worse than before
+    return max(verdict, _judge_answers(damage.mode, answers_of(log)), key=lambda verdict: OUTCOMES.index(verdict[0]))
+
+
+def _judge_answers(mode: str, answers: Answers) -> Verdict:
+    appends = _LOG_ENDS.get(log_end_of(answers))  # how many appends make this log end; None if no number does
+    if mode == CLEAN or appends in (None, ALL_BATCHES):
+        return _compare(answers, sound_answers(mode, ALL_BATCHES))
+    verdict = _compare(answers, sound_answers(mode, appends))
+    return Verdict(CUT) if verdict.outcome == RIGHT else verdict
 
 
 def log_end_of(answers: Answers) -> int:
@@ -148,17 +152,15 @@ def _opening(mode: str, log_end: int) -> dict[str, int]:
     return {RECOVERED: {}, FLUSHED: {"recovery_point": log_end}, CLEAN: {"clean_shutdown": True}}[mode]
 
 
+_LOG_ENDS = {image_of(appends).log_end: appends for appends in range(ALL_BATCHES + 1)}
+
+
 @cache
 def sound_answers(mode: str, appends: int) -> Answers:
     """What the log answers in which nothing is damaged, after so many appends."""
     image = image_of(appends)
     disk = image.stopped if mode == CLEAN else image.crashed
     return answers_of(open_log(disk.copy(), **_opening(mode, image.log_end)))
-
-
-def _appends_below(log_end: int) -> int | None:
-    """How many appends of the script make this log end; None if no number does."""
-    return {image_of(appends).log_end: appends for appends in range(ALL_BATCHES + 1)}.get(log_end)
 
 
 def _compare(answers: Answers, sound: Answers) -> Verdict:

@@ -40,7 +40,7 @@ from tidelog.log.names import (
 from tidelog.log.partition_metadata import PartitionMetadataFile
 from tidelog.log.producer_rebuild import rebuild_producer_state
 from tidelog.log.producer_state import ProducerStateManager
-from tidelog.log.recovery import SegmentRecovery
+from tidelog.log.recovery import SegmentRecovery, rebuild_indexes
 from tidelog.log.segment import LogSegment
 from tidelog.log.segment_split import split_overflowed
 from tidelog.log.segments import LogSegments
@@ -64,6 +64,7 @@ class LogLoader:
         log_start_offset: int,
         clean_shutdown: bool,
         producer_id_expiration_ms: int,
+        producer_id_expiration_check_interval_ms: int,
         verification: bool,
         clock: Clock,
         fs: FileSystem,
@@ -79,6 +80,7 @@ class LogLoader:
         self._log_start = log_start_offset
         self._is_clean = clean_shutdown
         self._expiration_ms = producer_id_expiration_ms
+        self._expiration_check_interval_ms = producer_id_expiration_check_interval_ms
         self._verification = verification
         self._clock = clock
         self._fs = fs
@@ -153,7 +155,7 @@ class LogLoader:
             else:
                 yield from self._recover()
                 log_end, recovery_point = self._settle_ends()
-                self.segments.active.resize_indexes(self._config.segment_index_bytes)
+                self._prepare_to_append()
             self._epochs.truncate_from_end(log_end)
             self._epochs.truncate_from_start(self._log_start)
             self._epochs.flush()
@@ -174,6 +176,7 @@ class LogLoader:
                 log_start_offset=log_start,
                 topic_id=topic_id,
                 locks=self._locks,
+                expiration_check_interval_ms=self._expiration_check_interval_ms,
                 on_failure=on_failure,
             )
         except BaseException:  # whatever it was, also that the task was abandoned: others may have the directory
@@ -282,6 +285,14 @@ class LogLoader:
             return log_end, log_end
         log_end = self.segments.active.next_offset() if log_end is None else log_end
         return log_end, min(self._recovery_point, log_end)
+
+    def _prepare_to_append(self) -> None:
+        """Make sure that the active segment's indexes end as the log does, and give them room."""
+        active = self.segments.active
+        active.check_last_entries()
+        if active.wrong_index is not None:
+            rebuild_indexes(active, self._config)
+        active.resize_indexes(self._config.segment_index_bytes)
 
     def _remove(self, segments: tuple[LogSegment, ...]) -> None:
         """Take segments out of the log, with their snapshots; the files go after the delay."""

@@ -7,9 +7,11 @@ open because it was loaded.
 
 from collections.abc import Iterator
 
+from tidelog.errors import CorruptionError, InvalidRequestError
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_scan import scan_batches
 from tidelog.log.files import FileSystem, WriteFile
+from tidelog.records.java import MAX_INT32
 from tidelog.records.varint import Buffer
 
 __all__ = ["LogFile"]
@@ -40,7 +42,10 @@ class LogFile:
     def open(cls, fs: FileSystem, path: str) -> "LogFile":
         """A file that exists, all of it batches as far as anybody knows."""
         found = fs.stat(path)
-        return cls(fs, path, found.size if found else 0)
+        size = found.size if found else 0
+        if size > MAX_INT32:
+            raise CorruptionError(f"{path}: {size} bytes, a segment has at most {MAX_INT32}")
+        return cls(fs, path, size)
 
     @property
     def file(self) -> WriteFile:
@@ -58,25 +63,30 @@ class LogFile:
 
     def append(self, data: Buffer) -> None:
         """Write behind the last batch, in one call."""
-        (self._file or self.file).write_at(self.size, data)
-        self.size += len(data)
+        size = self.size
+        end = size + len(data)
+        if end > MAX_INT32:
+            raise InvalidRequestError(f"{self.path}: {end} bytes, a segment has at most {MAX_INT32}")
+        (self._file or self.file).write_at(size, data)
+        self.size = end
 
     def batches(self, start: int = 0, end: int | None = None) -> Iterator[BatchInfo]:
         """The complete batches from a position on, which must be that of a batch."""
         return scan_batches(self.file, start, self.size if end is None else min(end, self.size))
 
     def truncate_to(self, size: int) -> int:
-        """Cut the batches from `size` on; how many bytes went. The file is cut too, preallocated or not."""
+        """Cut the batches from `size` on; how many bytes went. What was preallocated goes with them."""
         cut = self.size - size
-        if cut > 0:
-            self.size = size
-        if self.file.size != size:
-            self.file.resize(size)
-        return max(cut, 0)
+        if cut < 0:
+            raise InvalidRequestError(f"{self.path}: {self.size} bytes cannot be cut to {size}")
+        self.size = size
+        self.trim()
+        return cut
 
     def trim(self) -> None:
-        """Give back what was preallocated and not used."""
-        self.truncate_to(self.size)
+        """Cut the file where its batches end. A file that ends there is not touched."""
+        if self.file.size != self.size:
+            self.file.resize(self.size)
 
     def flush(self) -> None:
         """Return when all is on the disk."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple, Protocol
 
-from tidelog.errors import CorruptIndexError, CorruptionError
+from tidelog.errors import CorruptIndexError, CorruptionError, UnsupportedError
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_scan import read_batch, scan_batches
 from tidelog.log.files import ReadFile
@@ -137,6 +137,18 @@ class SegmentLookup:
                 return self._first_record(batch, hint.timestamp_ms, -1)
         return None
 
+    def largest_behind(self, entry: TimestampOffset | None) -> TimestampOffset:
+        """The largest timestamp of the segment, which is that of the last time entry or of a batch behind it."""
+        latest = TimestampOffset(-1, self.base_offset)
+        start = self.base_offset if entry is None else self._believed(entry)
+        try:
+            for batch in self.batches_from(start):
+                if batch.max_timestamp_ms > latest.timestamp_ms:
+                    latest = TimestampOffset(batch.max_timestamp_ms, batch.last_offset)
+        except CorruptionError:  # a torn tail ends the segment; what lies before it counts
+            pass
+        return latest
+
     def _first_record(self, batch: BatchInfo, target_ms: int, first_offset: int) -> TimestampAndOffset | None:
         if self._trace is not None:
             self._trace.append(BatchRead(batch))
@@ -153,9 +165,15 @@ class SegmentLookup:
         except CorruptIndexError as error:
             self._report(str(error))
             return self.base_offset
-        if entry.timestamp_ms < 0:
-            return self.base_offset
-        batch = next((b for b in self.batches_from(entry.offset) if b.last_offset >= entry.offset), None)
+        return self.base_offset if entry.timestamp_ms < 0 else self._believed(entry)
+
+    def _believed(self, entry: TimestampOffset) -> int:
+        """The offset of a time entry, if the batch there has that timestamp; else the start of the segment."""
+        batches = self.batches_from(entry.offset)
+        try:
+            batch = next((batch for batch in batches if batch.last_offset >= entry.offset), None)
+        except CorruptionError:
+            batch = None
         if batch is None or batch.max_timestamp_ms != entry.timestamp_ms:
             self._report(f"the time index says {entry.timestamp_ms} of offset {entry.offset}, the log does not")
             return self.base_offset
@@ -173,7 +191,7 @@ class SegmentLookup:
         if entry.position:
             batches = scan_batches(self._file, entry.position, self._size)
             first = _first_of(batches)
-            if first is not None and self._first_offset(first) <= entry.offset:
+            if first is not None and self._is_batch_of(first, entry):
                 if self._trace is not None:
                     self._trace.append(IndexUsed(*entry))
                 return chain((first,), batches)
@@ -182,15 +200,20 @@ class SegmentLookup:
             self._trace.append(IndexUsed(*entry))
         return scan_batches(self._file, 0, self._size)
 
-    def _first_offset(self, batch: BatchInfo) -> int:
-        """The first offset of the batch that an index entry points to. It must not lie behind the entry's.
+    def _is_batch_of(self, batch: BatchInfo, entry: OffsetPosition) -> bool:
+        """Whether the batch that an index entry points to can be the one it speaks of.
 
-        That is all an entry can be held to: 4.3 stores the last offset of the batch, releases up to 1.1 the first, and
-        those between the last one of the whole append, of which the batch was the first.
+        Its first offset must not lie behind the entry's. That is all an entry can be held to: 4.3 stores the last
+        offset of the batch, releases up to 1.1 the first, and those between the last one of the whole append, of which
+        the batch was the first.
         """
+        first_offset = batch.base_offset
         if batch.is_legacy and batch.codec_id:
-            return batch_of(read_batch(self._file, batch)).base_offset
-        return batch.base_offset
+            try:
+                first_offset = batch_of(read_batch(self._file, batch)).base_offset
+            except (CorruptionError, UnsupportedError):
+                return False
+        return self.base_offset <= first_offset <= entry.offset
 
     def _report(self, what: str) -> None:
         self.wrong_index = what

@@ -8,7 +8,7 @@ Kafka: LogSegment.recover.
 
 from collections.abc import Iterator
 
-from tidelog.errors import InvalidRecordError, OffsetOverflowError
+from tidelog.errors import CorruptionError, InvalidRecordError, InvalidRequestError, OffsetOverflowError
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_windows import BatchWindow, read_windows
 from tidelog.log.config import LogConfig
@@ -167,6 +167,9 @@ def rebuild_indexes(segment: LogSegment, config: LogConfig) -> None:
     """Make the offset and time index of a segment anew, of which a reader found one to be wrong."""
     indexer = _Indexer(segment, config.index_interval_bytes)
     indexer.start()
-    for batch in segment.log.batches():
-        indexer.add(batch)
+    try:
+        for batch in segment.log.batches():
+            indexer.add(batch)
+    except (CorruptionError, InvalidRequestError, OffsetOverflowError):
+        pass  # the log itself is damaged from here on, or the index is full: what lies before can still be found
     indexer.finish()

@@ -197,18 +197,19 @@ class LogSegment:
     def _look_up_max_timestamp(self) -> TimestampOffset:
         """What the last entry of the time index says, unless the batches behind it know better."""
         last = self.time_index.last_entry
-        latest = TimestampOffset(_NO_TIMESTAMP, self.base_offset)
         if not self.size:
             return last
         lookup = self.lookup()
         try:
-            for batch in lookup.batches_from(last.offset):
-                if batch.max_timestamp_ms > latest.timestamp_ms:
-                    latest = TimestampOffset(batch.max_timestamp_ms, batch.last_offset)
-        except CorruptionError:  # a torn tail ends the segment; what lies before it counts
-            pass
-        self._note_wrong_index(lookup)
+            latest = lookup.largest_behind(last if self.time_index.entries else None)
+        finally:
+            self._note_wrong_index(lookup)
         return latest
+
+    def check_last_entries(self) -> None:
+        """See whether the last entries of the indexes fit the log, before an append builds on them."""
+        if self.size:
+            self._look_up_max_timestamp()
 
     @property
     def largest_timestamp_ms(self) -> int:
@@ -299,19 +300,20 @@ class LogSegment:
         """The offset behind the last complete batch, found from the last index entry; the base offset if empty.
 
         Where the log ends before the batch of that entry, the answer is the base offset too: Kafka's answer, which
-        only damage after a clean stop can bring about.
+        only damage after a clean stop can bring about. Where the batch is there and has other offsets, the entry is
+        wrong, and the log is believed.
         """
-        index = self.offset_index
-        try:
-            start = index.lookup(index.last_offset).position
-        except CorruptIndexError as error:
-            self.wrong_index = str(error)
-            start = 0
-        last = None
-        for batch in self.log.batches(start):
-            if last is not None or batch.last_offset >= index.last_offset:
-                last = batch
-        return self.base_offset if last is None else last.next_offset
+        target = self.offset_index.last_offset
+        lookup = self.lookup()
+        last = reached = None
+        for last in lookup.batches_from(target):
+            if reached is not None or last.last_offset >= target:
+                reached = last
+        self._note_wrong_index(lookup)
+        if reached is None and last is not None and not lookup.wrong_index and self.offset_index.entries:
+            self.wrong_index = f"the index ends with offset {target}, the log with {last.last_offset}"
+            reached = last
+        return self.base_offset if reached is None else reached.next_offset
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -359,7 +361,7 @@ class LogSegment:
 
     def close(self) -> None:
         """Write the last time entry, trim and close. Indexes that were never used are left as they are."""
-        if self._max is not None and not self.wrong_index:
+        if self._max is not None and not self.wrong_index and self.time_index.entries < self.time_index.max_entries:
             self.time_index.maybe_append(*self._max, skip_full=True)
         self.offset_index.close()
         self.time_index.close()

@@ -35,6 +35,7 @@ def replace_segments(
     in_order = sorted(new, key=lambda segment: segment.base_offset)
     for segment in reversed(in_order):
         segment.change_suffix(CLEANED, SWAP)
+        fs.sync_directory(directory)  # some file systems could else lose this and keep what follows
     for segment in in_order:
         segments.add(segment)
     kept = {segment.base_offset for segment in in_order}

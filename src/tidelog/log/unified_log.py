@@ -14,10 +14,12 @@ One thread owns a log and changes it. Reads and lookups may run beside it in oth
 Kafka: kafka.log.UnifiedLog.
 """
 
+import functools
 import os
 import random
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from typing import Concatenate, ParamSpec, TypeVar
 
 from tidelog.errors import (
     InconsistentTopicIdError,
@@ -56,6 +58,25 @@ __all__ = ["UnifiedLog"]
 
 _ANY_EPOCH = MAX_INT32
 
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def _touches_disk(
+    method: Callable[Concatenate["UnifiedLog", Parameters], Result],
+) -> Callable[Concatenate["UnifiedLog", Parameters], Result]:
+    """`method` such that what the disk refuses takes the directory offline."""
+
+    @functools.wraps(method)
+    def run(log: "UnifiedLog", /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        try:
+            return method(log, *args, **kwargs)
+        except StorageError as error:
+            log.fail(error)
+            raise
+
+    return run
+
 
 class UnifiedLog:
     """One partition. `UnifiedLog.open` loads it; the constructor takes what a loader has found."""
@@ -70,6 +91,7 @@ class UnifiedLog:
         log_start_offset: int,
         topic_id: uuid.UUID | None = None,
         locks: Sequence[FileLock] = (),
+        expiration_check_interval_ms: int = 600_000,
         on_failure: Callable[[str, StorageError], None] | None = None,
     ) -> None:
         self.local = local
@@ -84,6 +106,8 @@ class UnifiedLog:
         self.topic_id: uuid.UUID | None = None
         self._assign_topic_id_on_open(topic_id)
         local.recovery_point = max(local.recovery_point, log_start_offset)
+        self._expiration_check_interval_ms = expiration_check_interval_ms
+        self._check_expiration_later()
 
     @classmethod
     def open(
@@ -96,6 +120,7 @@ class UnifiedLog:
         clean_shutdown: bool = False,
         topic_id: uuid.UUID | None = None,
         producer_id_expiration_ms: int = 86_400_000,
+        producer_id_expiration_check_interval_ms: int = 600_000,
         verification: bool = False,
         clock: Clock | None = None,
         fs: FileSystem | None = None,
@@ -120,6 +145,7 @@ class UnifiedLog:
             log_start_offset=log_start_offset,
             clean_shutdown=clean_shutdown,
             producer_id_expiration_ms=producer_id_expiration_ms,
+            producer_id_expiration_check_interval_ms=producer_id_expiration_check_interval_ms,
             verification=verification,
             clock=clock,
             fs=fs or LocalFileSystem(),
@@ -221,7 +247,7 @@ class UnifiedLog:
         if self.failure is not None or self.local.is_closed:
             self._ensure_usable()
         if self._partition_metadata.is_dirty:
-            self._partition_metadata.flush()
+            self._flush_partition_metadata()
         if origin is AppendOrigin.CLIENT:
             info = QUICK_APPEND.append(self, buffer, leader_epoch)
             if info is not None:
@@ -235,6 +261,7 @@ class UnifiedLog:
             self.fail(error)
             raise
 
+    @_touches_disk
     def roll(self, first_offset: int | None = None) -> LogSegment:
         """Begin a new segment, with a snapshot of the producers at its base; what lies before is flushed soon."""
         segment = self.local.roll(first_offset)
@@ -316,15 +343,20 @@ class UnifiedLog:
             raise OffsetOutOfRangeError(
                 f"offset {offset} of {self.directory}: the log starts at {self.log_start_offset}"
             )
-        return self.local.read(
-            offset,
-            max_bytes,
-            self.watermarks.limit(isolation),
-            at_least_one=at_least_one,
-            with_aborted=isolation is Isolation.COMMITTED,
-            trace=trace,
-        )
+        try:
+            return self.local.read(
+                offset,
+                max_bytes,
+                self.watermarks.limit(isolation),
+                at_least_one=at_least_one,
+                with_aborted=isolation is Isolation.COMMITTED,
+                trace=trace,
+            )
+        except StorageError as error:
+            self.fail(error)
+            raise
 
+    @_touches_disk
     def offset_for_time(
         self,
         timestamp_ms: int,
@@ -342,6 +374,7 @@ class UnifiedLog:
     def latest_epoch(self) -> int | None:
         return self.leader_epochs.latest_epoch
 
+    @_touches_disk
     def assign_epoch_start_offset(self, epoch: int, start_offset: int) -> None:
         """Note that the leader of `epoch` begins at `start_offset`, as a new leader does before its first append."""
         self.leader_epochs.assign(epoch, start_offset)
@@ -367,6 +400,7 @@ class UnifiedLog:
         self.watermarks.follow_transactions()
         return True
 
+    @_touches_disk
     def delete_old_segments(self) -> int:
         """Delete the segments that the log start, retention.bytes and retention.ms let go; how many."""
         self._ensure_usable()
@@ -399,6 +433,7 @@ class UnifiedLog:
         elif paths:
             self.local.schedule.after(self.config.file_delete_delay_ms, Call("delete snapshots", self._guarded(delete)))
 
+    @_touches_disk
     def truncate_to(self, offset: int) -> bool:
         """Cut everything from `offset` on; whether there was anything."""
         self._ensure_usable()
@@ -422,6 +457,7 @@ class UnifiedLog:
         self.watermarks.forget_places()
         return True
 
+    @_touches_disk
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything and begin anew at `offset`."""
         self._ensure_usable()
@@ -446,11 +482,13 @@ class UnifiedLog:
 
     # -- flushing and closing ------------------------------------------------------------------------------------
 
+    @_touches_disk
     def flush(self, *, force: bool = False) -> None:
         """Return when everything is on the disk. With `force` an empty active segment too, its indexes created."""
         self._ensure_usable()
         self._flush(self.log_end_offset + force, self.log_end_offset)
 
+    @_touches_disk
     def flush_to(self, offset: int) -> None:
         """Return when everything below `offset` is on the disk."""
         self._flush(offset, offset)
@@ -500,14 +538,25 @@ class UnifiedLog:
             lock.release()
 
     def delete(self) -> None:
-        """Delete the log with its directory."""
-        self._ensure_usable()
+        """Delete the log with its directory, closed or not."""
+        if self.failure is not None:
+            self._ensure_usable()
+        locks = self._locks
+        if locks and self.local.is_closed and self.local.segments:
+            locks = [self.local.fs.lock(self.directory)]  # closing it has let others in
+        try:
+            self._delete()
+        finally:
+            for lock in locks:
+                lock.release()
+
+    @_touches_disk
+    def _delete(self) -> None:
         self.leader_epochs.clear()
         self._delete_snapshots(self.local.delete(), at_once=True)
         self.local.delete_directory()
-        for lock in self._locks:
-            lock.release()
 
+    @_touches_disk
     def rename(self, name: str) -> None:
         """Rename the directory, as for deletion; what was to be written to it is written to the new one."""
         self._ensure_usable()
@@ -526,6 +575,10 @@ class UnifiedLog:
         self.topic_id = topic_id
         self._partition_metadata.record(topic_id)
 
+    @_touches_disk
+    def _flush_partition_metadata(self) -> None:
+        self._partition_metadata.flush()
+
     def _assign_topic_id_on_open(self, topic_id: uuid.UUID | None) -> None:
         stored = self._partition_metadata.read()
         if stored is not None and topic_id is not None and stored != topic_id:
@@ -537,8 +590,16 @@ class UnifiedLog:
     # -- producers -----------------------------------------------------------------------------------------------
 
     def remove_expired_producers(self) -> None:
-        """Forget the producers that have not written for producer.id.expiration.ms."""
+        """Forget the producers that have not written for producer.id.expiration.ms. It is done every ten minutes."""
         self.producers.remove_expired(self.local.clock.now_ms())
+
+    def _check_expiration_later(self) -> None:
+        self.local.schedule.after(self._expiration_check_interval_ms, Call("expire producers", self._check_expiration))
+
+    def _check_expiration(self) -> None:
+        if self.failure is None and not self.local.is_closed:  # else this was the last time
+            self.remove_expired_producers()
+            self._check_expiration_later()
 
     # -- failure -------------------------------------------------------------------------------------------------
 
