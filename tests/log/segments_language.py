@@ -10,6 +10,7 @@ Timestamps are ten times the offset unless given, as in the tables of the behavi
 """
 
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 from tidelog.log import LogConfig, ManualClock, UnifiedLog
@@ -19,7 +20,7 @@ from tidelog.log.files import FileSystem, join, read_whole
 from tidelog.log.leader_epochs import LeaderEpochCache
 from tidelog.log.loader import LogLoader
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import LEADER_EPOCH_CHECKPOINT
+from tidelog.log.names import LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX
 from tidelog.log.producer_state import ProducerStateManager
 from tidelog.log.recovery import SegmentRecovery
 from tidelog.log.region import Region
@@ -164,28 +165,37 @@ class Partition:
         self.config = LogConfig(**config)  # type: ignore[arg-type]
         self.schedule = Schedule(self.clock)
 
-    def loader(
-        self, *, recovery_point: int = 0, log_start_offset: int = 0, clean: bool = False, lock: bool = True
-    ) -> LogLoader:
-        """A loader as `open` uses one."""
+    def loader(self) -> LogLoader:
+        """A loader as `open` uses one, for a host that loads in slices."""
         return LogLoader(
             self.directory,
             self.config,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            clean_shutdown=clean,
+            recovery_point=0,
+            log_start_offset=0,
+            clean_shutdown=False,
             producer_id_expiration_ms=86_400_000,
+            producer_id_expiration_check_interval_ms=600_000,
             verification=False,
             clock=self.clock,
             fs=self.fs,
             rng=random.Random(1),
             schedule=self.schedule,
-            lock=lock,
+            lock=True,
         )
 
     def open(self, *, recovery_point: int = 0, log_start_offset: int = 0, clean: bool = False) -> UnifiedLog:
         """Load the log, with everything recovered unless told otherwise."""
-        return self.loader(recovery_point=recovery_point, log_start_offset=log_start_offset, clean=clean).load()
+        return UnifiedLog.open(
+            self.directory,
+            self.config,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean_shutdown=clean,
+            clock=self.clock,
+            fs=self.fs,
+            rng=random.Random(1),
+            schedule=self.schedule,
+        )
 
     def crash(self, log: UnifiedLog) -> None:
         """Lose the process: nothing is trimmed or written, what was due is forgotten."""
@@ -229,3 +239,31 @@ def offsets_of(log: UnifiedLog) -> list[int]:
     for segment in log.segments:
         found += all_offsets(segment)
     return [offset for offset in found if offset >= log.log_start_offset]
+
+
+def follow(log: UnifiedLog, data: bytearray) -> None:
+    """Append what a leader sent, and let readers see it."""
+    log.append_as_follower(memoryview(data))
+    log.update_high_watermark(log.log_end_offset)
+
+
+def by(producer_id: int, offset: int, sequence: int = 0) -> bytearray:
+    """A batch of one record, of an idempotent producer."""
+    return batch(offset, producer_id=producer_id, sequence=sequence)
+
+
+def filled(partition: Partition, *segments: Iterable[bytearray]) -> UnifiedLog:
+    """A log with these segments, flushed and with snapshots as rolls make them."""
+    log = partition.open()
+    for number, batches in enumerate(segments):
+        if number:
+            log.roll()
+        for data in batches:
+            follow(log, data)
+    log.tick()
+    return log
+
+
+def snapshots(partition: Partition) -> list[int]:
+    """The offsets at which producers were written down."""
+    return [int(name[:20]) for name in partition.files(SNAPSHOT_SUFFIX)]

@@ -75,3 +75,11 @@ def test_a_key_that_is_put_again_keeps_its_place() -> None:
     producers[35] = None
     assert producers.java_order() == [35, 19, 3]
     assert producers.table_size == 16
+
+
+def test_a_long_bucket_doubles_small_tables_only() -> None:
+    producers = filled(list(range(25)))
+    assert producers.table_size == 64
+    for step in range(1, 12):
+        producers[64 * step] = None
+    assert producers.table_size == 64

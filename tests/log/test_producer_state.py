@@ -126,6 +126,21 @@ def test_a_batch_that_was_appended_before_is_found(producers: Producers) -> None
     assert producers.find_duplicate(data(99, 6, producer_id=2)) is None
 
 
+def test_an_ordinary_batch_goes_on_where_its_producer_stopped_outside_of_transactions(producers: Producers) -> None:
+    assert producers.ordinary_entry(PRODUCER, 0, 0) is None
+    producers.write(0, 0)
+    assert producers.ordinary_entry(PRODUCER, 0, 1) is entry_of(producers)
+    for epoch, sequence in ((0, 0), (0, 2), (1, 0), (1, 1)):
+        assert producers.ordinary_entry(PRODUCER, epoch, sequence) is None
+    producers.maybe_start_verification(2, 0, 0)
+    assert producers.ordinary_entry(PRODUCER, 0, 1) is None
+    producers.clear_verification(2)
+    producers.write(1, 1, is_transactional=True)
+    assert producers.ordinary_entry(PRODUCER, 0, 2) is None
+    producers.end(2, epoch=1)
+    assert producers.ordinary_entry(PRODUCER, 1, 0) is None
+
+
 def test_a_state_without_a_producer_is_refused(producers: Producers) -> None:
     with pytest.raises(InvalidRequestError):
         producers.update(ProducerAppendInfo(-1, None, CLIENT))
@@ -494,6 +509,18 @@ def test_a_producer_with_an_open_transaction_never_expires(producers: Producers)
     assert entry_of(producers).txn_first_offset == producers.first_undecided_offset == 99
 
 
+def test_a_state_is_empty_without_producers_and_without_markers_to_be_replicated(producers: Producers) -> None:
+    assert producers.is_empty
+    producers.write(0, 0, is_transactional=True)
+    assert not producers.is_empty
+    producers.end(1)
+    producers.remove_expired(NOW + DAY)
+    assert producers.producers == {}
+    assert not producers.is_empty
+    producers.on_high_watermark(2)
+    assert producers.is_empty
+
+
 @behaviour("PSM-019")
 def test_a_fencing_abort_is_remembered_without_data(producers: Producers) -> None:
     producers.write(0, 0, is_transactional=True)
@@ -674,6 +701,16 @@ def test_nothing_is_loaded_when_the_state_ends_where_the_log_does(producers: Pro
     producers.truncate_and_reload(1, 3, NOW)
     assert len(entry_of(producers).batches) == 3  # still from memory
     assert producers.snapshot_offsets == [2, 3]
+
+
+def test_going_back_to_where_the_state_ends_follows_the_log_start(producers: Producers) -> None:
+    producers.write(0, 0, is_transactional=True)
+    producers.end(1)
+    producers.write(2, 1, is_transactional=True)
+    producers.truncate_and_reload(1, 3, NOW)
+    assert producers.first_unstable_offset == 0
+    producers.truncate_and_reload(2, 3, NOW)
+    assert producers.first_unstable_offset == 2
 
 
 def test_the_log_start_can_overtake_the_state(producers: Producers) -> None:

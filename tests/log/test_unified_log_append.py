@@ -292,6 +292,13 @@ def test_a_segment_takes_no_more_than_fits(tmp_path: Path) -> None:
     assert bases_of(log) == [0, 9]
 
 
+def test_behind_a_gap_a_segment_and_its_snapshot_begin_with_the_batch_that_opened_it(tmp_path: Path) -> None:
+    log = a_log(tmp_path, segment_bytes=ONE)
+    follow(log, batch(1, partition_leader_epoch=0))
+    follow(log, batch(1, base_offset=100, partition_leader_epoch=0))
+    assert (bases_of(log), snapshots_of(log), offsets_in(log)) == ([0, 100], [100], [0, 100])
+
+
 @behaviour("LOG-021")
 def test_an_empty_segment_whose_index_is_full_is_made_anew(tmp_path: Path) -> None:
     log = a_log(tmp_path)

@@ -117,18 +117,6 @@ def test_producers_are_described_with_their_transactions(tmp_path: Path) -> None
     assert log.producers.active_producers()[1] == ActiveProducer(2, 7, 2, NOW, -1, -1)
 
 
-@behaviour("LOG-046")
-def test_a_silent_producer_is_forgotten_when_its_time_is_over(tmp_path: Path) -> None:
-    log = a_log(tmp_path, producer_id_expiration_ms=200)
-    lead(log, of_producer(23, 0))
-    clock_of(log).advance(100)
-    log.remove_expired_producers()
-    assert last_sequences(log) == {23: 0}
-    clock_of(log).advance(100)
-    log.remove_expired_producers()
-    assert last_sequences(log) == {}
-
-
 @behaviour("LOG-042")
 def test_a_producer_stays_known_when_the_segment_with_its_data_is_deleted(tmp_path: Path) -> None:
     log = a_log(tmp_path, segment_bytes=ONE, retention_bytes=2 * ONE)

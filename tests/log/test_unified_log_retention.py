@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ ONE = len(batch(1))
 OLD = NOW - HOUR
 
 
-def three_segments(tmp_path: Path, *, timestamp_ms: int = NOW, **topic: object) -> UnifiedLog:
+def three_segments(tmp_path: Path, *, timestamp_ms: int = NOW, **topic: Any) -> UnifiedLog:
     """Fifteen records in segments of five, all replicated."""
     log = a_log(tmp_path, **{"segment_bytes": 5 * ONE, **topic})
     for _ in range(15):

@@ -50,9 +50,12 @@ def _complete_swaps(
         for segment in logs:
             segment.release()
         for name in fs.list(directory):
-            if not name.endswith(SWAP) and low <= _offset_or_none(name) < high:
+            is_replaced = not name.endswith(SWAP) and low <= _offset_or_none(name) < high
+            # An index that looking for the end has created holds nothing; without one the segment is recovered.
+            if is_replaced or (name.endswith(SWAP) and name not in swaps):
                 fs.remove(join(directory, name))
     for name in swaps:
+        fs.sync_directory(directory)  # what is replaced is gone, and the names before this one are given
         fs.rename(join(directory, name), join(directory, name.removesuffix(SWAP)))
 
 

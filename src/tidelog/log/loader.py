@@ -14,7 +14,7 @@ Kafka: LogLoader.
 
 import random
 import uuid
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from tidelog.errors import CorruptIndexError, OffsetOverflowError, StorageError
 from tidelog.log.checkpoints import LeaderEpochCheckpoint
@@ -50,6 +50,7 @@ from tidelog.log.unified_log import UnifiedLog
 __all__ = ["LogLoader"]
 
 Steps = Generator[None, None, None]
+_NOWHERE = 1 << 63
 
 
 class LogLoader:
@@ -64,7 +65,7 @@ class LogLoader:
         log_start_offset: int,
         clean_shutdown: bool,
         producer_id_expiration_ms: int,
-        producer_id_expiration_check_interval_ms: int,
+        producer_id_expiration_check_interval_ms: int = 600_000,
         verification: bool,
         clock: Clock,
         fs: FileSystem,
@@ -155,7 +156,7 @@ class LogLoader:
             else:
                 yield from self._recover()
                 log_end, recovery_point = self._settle_ends()
-                self._prepare_to_append()
+                self._prepare_to_append(log_end)
             self._epochs.truncate_from_end(log_end)
             self._epochs.truncate_from_start(self._log_start)
             self._epochs.flush()
@@ -164,6 +165,8 @@ class LogLoader:
                 log_start = max(log_start, self.segments.first.base_offset)
             self._producers.remove_stray_snapshots(self.segments.base_offsets)
             yield from self._rebuild(self._producers, log_start, log_end, clean_shutdown=self._is_clean)
+            if not self._is_clean:
+                self._fs.sync_directory(self._directory)  # what was removed must not come back beside what is appended
             local = LocalLog(
                 self._fs, self._directory, self._config, self._clock, self._rng, self._schedule, self.segments,
                 recovery_point=recovery_point, log_end_offset=log_end,
@@ -199,6 +202,7 @@ class LogLoader:
     def _open_segments(self) -> Steps:
         names = self._fs.list(self._directory)
         present = set(names)
+        first_unflushed = self._first_unflushed(names)
         for name in names:
             if is_index_file(name):
                 if file_name(offset_of(name), LOG_SUFFIX) not in present:
@@ -209,8 +213,18 @@ class LogLoader:
                 try:
                     segment.check(is_time_index_new=file_name(base_offset, TIME_INDEX_SUFFIX) not in present)
                 except CorruptIndexError:
-                    yield from self._recover_segment(segment)
+                    # One that was not flushed has its turn later, behind the segments that its producers come from.
+                    if base_offset < first_unflushed:
+                        yield from self._recover_segment(segment)
+                        segment.flush()  # the recovery point is beyond it: nobody will look at it again
                 self.segments.add(segment)
+
+    def _first_unflushed(self, names: Iterable[str]) -> int:
+        """The base offset of the first segment that will be recovered anyway."""
+        if self._is_clean or self._is_deleted:
+            return _NOWHERE
+        bases = [offset_of(name) for name in names if name.endswith(LOG_SUFFIX)]
+        return max((base for base in bases if base <= self._recovery_point), default=0)
 
     def _open_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
         return LogSegment.open(
@@ -240,21 +254,31 @@ class LogLoader:
         unflushed = self.segments.from_offset(self._recovery_point)
         for number, segment in enumerate(unflushed):
             self.segments_left = len(unflushed) - number
+            following = unflushed[number + 1 :]
             try:
-                bytes_cut = yield from self._recover_segment(segment)
+                bytes_cut = yield from self._recover_segment(segment, following)
             except (CorruptIndexError, StorageError):
                 # Offsets that go back, or a disk that cannot read it: nothing in this segment can be believed.
+                if segment.size:
+                    self._remove(following)
                 bytes_cut = segment.truncate_to(segment.base_offset)
             if bytes_cut:
-                self._remove(unflushed[number + 1 :])
                 break
         self.segments_left = 0
 
-    def _recover_segment(self, segment: LogSegment) -> Generator[None, None, int]:
-        """Recover one segment with the producer state at its base; how many bytes were cut."""
+    def _recover_segment(
+        self, segment: LogSegment, following: tuple[LogSegment, ...] = ()
+    ) -> Generator[None, None, int]:
+        """Recover one segment with the producer state at its base; how many bytes were cut.
+
+        Where bytes must be cut the segments of `following` go first: with the bytes gone, the next start would keep
+        them if this one ended here.
+        """
         producers = self._new_producers()
         yield from self._rebuild(producers, self._log_start, segment.base_offset)
-        recovery = SegmentRecovery(segment, producers, self._epochs, self._config)
+        recovery = SegmentRecovery(
+            segment, producers, self._epochs, self._config, before_cut=lambda: self._remove(following)
+        )
         try:
             yield from recovery.run()
         except OffsetOverflowError as error:
@@ -286,10 +310,11 @@ class LogLoader:
         log_end = self.segments.active.next_offset() if log_end is None else log_end
         return log_end, min(self._recovery_point, log_end)
 
-    def _prepare_to_append(self) -> None:
+    def _prepare_to_append(self, log_end: int) -> None:
         """Make sure that the active segment's indexes end as the log does, and give them room."""
         active = self.segments.active
-        active.check_last_entries()
+        if log_end > active.base_offset:  # else it is empty, or torn and left as Kafka leaves it
+            active.check_last_time()
         if active.wrong_index is not None:
             rebuild_indexes(active, self._config)
         active.resize_indexes(self._config.segment_index_bytes)
@@ -298,9 +323,10 @@ class LogLoader:
         """Take segments out of the log, with their snapshots; the files go after the delay."""
         if not segments:
             return
-        for segment in segments:
+        for segment in reversed(segments):  # the last one first: what a crash leaves has no hole
             self.segments.remove(segment.base_offset)
             segment.change_suffix("", DELETED)
+        self._fs.sync_directory(self._directory)
         marked = [self._producers.mark_snapshot_for_deletion(segment.base_offset) for segment in segments]
 
         def delete() -> None:

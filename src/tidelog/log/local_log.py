@@ -15,7 +15,7 @@ from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
 from tidelog.log.files import FileSystem, join, parent_of
 from tidelog.log.lookup import Step
-from tidelog.log.names import DELETED, SEGMENT_SUFFIXES, file_name
+from tidelog.log.names import DELETED, SEGMENT_SUFFIXES, SWAP, file_name
 from tidelog.log.offsets import OffsetMetadata
 from tidelog.log.region import Region
 from tidelog.log.segment import LogSegment
@@ -88,6 +88,8 @@ class LocalLog:
             for suffix in SEGMENT_SUFFIXES:
                 self.fs.remove(join(self.directory, file_name(base_offset, suffix)))
             active.become_inactive()
+            # Nothing may reach the disk behind a hole: recovery could not tell it from what compaction leaves.
+            active.flush()
             segment = self._create(base_offset)
             self.segments.add(segment)
         self.set_log_end(self.log_end.offset)
@@ -99,12 +101,24 @@ class LocalLog:
         )
 
     def _replace(self, old: LogSegment, base_offset: int) -> LogSegment:
-        """Put a new empty segment in the place of `old`, whose files go after the delay."""
+        """Put a new empty segment in the place of `old`, whose files go after the delay.
+
+        At no moment both are part of the log. Of the same base, one of the two always is, or an empty log could forget
+        where it ends: the new one is on its way from `.swap`, which start-up would complete.
+        """
         if base_offset == old.base_offset:
+            segment = LogSegment.create(
+                self.fs, self.directory, base_offset, self.config, self.clock, self.rng, suffix=SWAP
+            )
             old.change_suffix("", DELETED)
-        segment = self._create(base_offset)
-        self.segments.add(segment)
-        if base_offset != old.base_offset:
+            segment.change_suffix(SWAP, "")
+            if self.config.preallocate:
+                segment.log.file.resize(self.config.segment_bytes)
+            self.segments.add(segment)
+        else:
+            old.change_suffix("", DELETED)
+            segment = self._create(base_offset)
+            self.segments.add(segment)
             self.segments.remove(old.base_offset)
         self.delete_files([old])
         return segment
@@ -171,8 +185,11 @@ class LocalLog:
     def truncate_to(self, offset: int) -> list[LogSegment]:
         """Cut everything from `offset` on; the segments that went as a whole."""
         gone = [segment for segment in self.segments if segment.base_offset > offset]
-        self.remove(gone)
+        # The last one first, and all of them before anything is cut: what a crash leaves is a beginning of the log.
+        self.remove(gone[::-1])
+        self.fs.sync_directory(self.directory)
         self.segments.active.truncate_to(offset)
+        self.segments.active.flush()  # or what is appended next could have old batches behind it
         self.set_log_end(offset)
         return gone
 
@@ -180,8 +197,8 @@ class LocalLog:
         """Drop every segment and begin anew at `offset`; the segments that went."""
         self.ensure_open()
         gone = list(self.segments)
-        self.remove(gone[:-1])
-        self._replace(gone[-1], offset)
+        self.remove(gone[:0:-1])
+        self._replace(gone[0], offset)
         self.set_log_end(offset)
         return gone
 

@@ -91,7 +91,7 @@ class TimeLookup(Protocol):
 class SegmentLookup:
     """Lookups in one segment: its file, how much of it is batches, and its two indexes."""
 
-    __slots__ = ("_file", "_index", "_size", "_time_index", "_trace", "base_offset", "wrong_index")
+    __slots__ = ("_file", "_index", "_time_index", "_trace", "base_offset", "bytes_left", "size", "wrong_index")
 
     def __init__(
         self,
@@ -104,23 +104,27 @@ class SegmentLookup:
     ) -> None:
         self.base_offset = base_offset
         self.wrong_index: str | None = None  # what was wrong with the index, if something was
+        self.bytes_left = 0  # behind the last complete batch, where a search came to the end
         self._file = file
-        self._size = size
+        self.size = size
         self._index = index
         self._time_index = time_index
         self._trace = trace
 
     def find_offset(self, target: int) -> BatchInfo | None:
         """The first batch that ends at or behind `target`."""
+        batch = None
         for batch in self.batches_from(target):
             if self._trace is not None:
                 self._trace.append(BatchWalked(batch))
             if batch.last_offset >= target:
                 return batch
+        self._walked_to(batch)
         return None
 
     def find_time(self, target_ms: int, first_offset: int) -> TimestampAndOffset | None:
         """The first record, in the order of offsets, at or behind `target_ms` and not below `first_offset`."""
+        batch = None
         for batch in self.batches_from(max(self._offset_before(target_ms), first_offset)):
             if self._trace is not None:
                 self._trace.append(BatchWalked(batch))
@@ -128,7 +132,12 @@ class SegmentLookup:
                 found = self._first_record(batch, target_ms, first_offset)
                 if found is not None:
                     return found
+        self._walked_to(batch)
         return None
+
+    def _walked_to(self, last: BatchInfo | None) -> None:
+        """Note how many bytes lie behind the last batch of a walk that found nothing."""
+        self.bytes_left = self.size - (0 if last is None else last.position + last.size)
 
     def find_max_timestamp(self, hint: TimestampOffset) -> TimestampAndOffset | None:
         """The first record that has the largest timestamp of the segment, `hint.timestamp_ms`."""
@@ -152,7 +161,9 @@ class SegmentLookup:
     def _first_record(self, batch: BatchInfo, target_ms: int, first_offset: int) -> TimestampAndOffset | None:
         if self._trace is not None:
             self._trace.append(BatchRead(batch))
-        for record in batch_of(read_batch(self._file, batch)):
+        records = batch_of(read_batch(self._file, batch))
+        records.ensure_valid()  # an answer made of damaged records would be believed
+        for record in records:
             if record.timestamp_ms >= target_ms and record.offset >= first_offset:
                 epoch = batch.leader_epoch if batch.leader_epoch >= 0 else None
                 return TimestampAndOffset(record.timestamp_ms, record.offset, epoch)
@@ -168,18 +179,26 @@ class SegmentLookup:
         return self.base_offset if entry.timestamp_ms < 0 else self._believed(entry)
 
     def _believed(self, entry: TimestampOffset) -> int:
-        """The offset of a time entry, if the batch there has that timestamp; else the start of the segment."""
-        batches = self.batches_from(entry.offset)
-        try:
-            batch = next((batch for batch in batches if batch.last_offset >= entry.offset), None)
-        except CorruptionError:
-            batch = None
-        if batch is None or batch.max_timestamp_ms != entry.timestamp_ms:
-            self._report(f"the time index says {entry.timestamp_ms} of offset {entry.offset}, the log does not")
+        """The offset of a time entry, or the start of the segment if the entry is wrong."""
+        fault = self.fault_of(entry)
+        if fault is not None:
+            self._report(fault)
             return self.base_offset
         if self._trace is not None:
             self._trace.append(TimeIndexUsed(*entry))
         return entry.offset
+
+    def fault_of(self, entry: TimestampOffset) -> str | None:
+        """What is wrong with a time entry: the batch that holds its offset must have its timestamp."""
+        try:
+            batch = next(
+                (batch for batch in self.batches_from(entry.offset) if batch.last_offset >= entry.offset), None
+            )
+        except CorruptionError:
+            batch = None
+        if batch is None or batch.max_timestamp_ms != entry.timestamp_ms:
+            return f"the time index says {entry.timestamp_ms} of offset {entry.offset}, the log does not"
+        return None
 
     def batches_from(self, target: int) -> Iterator[BatchInfo]:
         """The batches from the index entry of `target` on, or all of them if the entry is wrong."""
@@ -187,9 +206,9 @@ class SegmentLookup:
             entry = self._index.lookup(target)
         except CorruptIndexError as error:
             self._report(str(error))
-            return scan_batches(self._file, 0, self._size)
+            return scan_batches(self._file, 0, self.size)
         if entry.position:
-            batches = scan_batches(self._file, entry.position, self._size)
+            batches = scan_batches(self._file, entry.position, self.size)
             first = _first_of(batches)
             if first is not None and self._is_batch_of(first, entry):
                 if self._trace is not None:
@@ -198,7 +217,7 @@ class SegmentLookup:
             self._report(f"the index says offset {entry.offset} is at position {entry.position}, the log does not")
         elif self._trace is not None:
             self._trace.append(IndexUsed(*entry))
-        return scan_batches(self._file, 0, self._size)
+        return scan_batches(self._file, 0, self.size)
 
     def _is_batch_of(self, batch: BatchInfo, entry: OffsetPosition) -> bool:
         """Whether the batch that an index entry points to can be the one it speaks of.

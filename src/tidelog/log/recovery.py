@@ -6,9 +6,15 @@ Offset, time and transaction index, leader epochs and producer state are rebuilt
 Kafka: LogSegment.recover.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from tidelog.errors import CorruptionError, InvalidRecordError, InvalidRequestError, OffsetOverflowError
+from tidelog.errors import (
+    CorruptIndexError,
+    CorruptionError,
+    InvalidRecordError,
+    InvalidRequestError,
+    OffsetOverflowError,
+)
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_windows import BatchWindow, read_windows
 from tidelog.log.config import LogConfig
@@ -17,6 +23,7 @@ from tidelog.log.origin import AppendOrigin
 from tidelog.log.producer_append import ProducerAppendInfo
 from tidelog.log.producer_rebuild import worth_replaying
 from tidelog.log.producer_state import ProducerStateManager
+from tidelog.log.producer_txn import CompletedTxn
 from tidelog.log.segment import LogSegment
 from tidelog.log.time_index import TimestampOffset
 from tidelog.records.batch import MAGIC, RecordBatch
@@ -26,12 +33,21 @@ __all__ = ["SegmentRecovery", "rebuild_indexes"]
 
 
 class SegmentRecovery:
-    """The recovery of one segment. `bytes_cut` counts what had to go."""
+    """The recovery of one segment. `bytes_cut` counts what had to go.
+
+    `before_cut` is called before anything is cut: once it is, nobody can see any more that something was wrong here.
+    """
 
     def __init__(
-        self, segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochCache, config: LogConfig
+        self,
+        segment: LogSegment,
+        producers: ProducerStateManager,
+        epochs: LeaderEpochCache,
+        config: LogConfig,
+        before_cut: Callable[[], None] = lambda: None,
     ) -> None:
         self.bytes_cut = 0
+        self._before_cut = before_cut
         self._segment = segment
         self._producers = producers
         self._epochs = epochs
@@ -48,7 +64,11 @@ class SegmentRecovery:
             yield
         valid = self._indexer.position
         self.bytes_cut = segment.size - valid
+        if self.bytes_cut:
+            self._before_cut()
         segment.log.truncate_to(valid)
+        if self.bytes_cut:
+            segment.log.flush()  # or what is appended next could have the old bytes behind it
         self._indexer.finish()
 
     def _take(self, window: BatchWindow) -> bool:
@@ -91,9 +111,15 @@ class SegmentRecovery:
             producers.apply(updates)
             if txn is not None:
                 if txn.is_aborted:
-                    self._segment.add_aborted(txn, producers.last_stable_offset(txn))
+                    self._add_aborted(txn)
                 producers.complete_txn(txn)
         return None
+
+    def _add_aborted(self, txn: CompletedTxn) -> None:
+        try:
+            self._segment.add_aborted(txn, self._producers.last_stable_offset(txn))
+        except InvalidRequestError as error:  # a marker before the last one
+            raise CorruptIndexError(f"{self._segment}: offsets go back") from error
 
 
 class _Indexer:

@@ -11,7 +11,13 @@ Kafka: org.apache.kafka.storage.internals.log.LogSegment.
 import random
 from collections.abc import Sequence
 
-from tidelog.errors import CorruptIndexError, CorruptionError, InvalidRequestError, OffsetOverflowError
+from tidelog.errors import (
+    CorruptIndexError,
+    CorruptionError,
+    CorruptRecordError,
+    InvalidRequestError,
+    OffsetOverflowError,
+)
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
@@ -206,10 +212,12 @@ class LogSegment:
             self._note_wrong_index(lookup)
         return latest
 
-    def check_last_entries(self) -> None:
-        """See whether the last entries of the indexes fit the log, before an append builds on them."""
-        if self.size:
-            self._look_up_max_timestamp()
+    def check_last_time(self) -> None:
+        """See whether the last entry of the time index fits the log, before an append builds on it."""
+        if self.size and self.time_index.entries:
+            wrong = self.lookup().fault_of(self.time_index.last_entry)
+            if wrong is not None:
+                self.wrong_index = wrong
 
     @property
     def largest_timestamp_ms(self) -> int:
@@ -241,6 +249,8 @@ class LogSegment:
         lookup = self.lookup(trace)
         found = lookup.find_time(target_ms, first_offset)
         self._note_wrong_index(lookup)
+        if found is None:
+            self._ensure_whole(lookup)
         return found
 
     def find_max_timestamp(self) -> TimestampAndOffset | None:
@@ -270,8 +280,12 @@ class LogSegment:
         """
         if max_bytes < 0:
             raise InvalidRequestError(f"a read of {max_bytes} bytes")
-        first = self.find_offset(offset, trace)
+        lookup = self.lookup(trace)
+        first = lookup.find_offset(offset)
+        if lookup.wrong_index:
+            self._note_wrong_index(lookup)
         if first is None:
+            self._ensure_whole(lookup)
             return None
         start = OffsetMetadata(first.base_offset, self.base_offset, first.position)
         if at_least_one:
@@ -280,6 +294,15 @@ class LogSegment:
             return Region(start)
         size = max(min(max_position - first.position, max_bytes), 0)
         return Region(start, self.log.file, first.position, size, first, max_bytes < first.size)
+
+    def _ensure_whole(self, lookup: SegmentLookup) -> None:
+        """Raise CorruptRecordError if a search that found nothing ended before the segment does.
+
+        What was looked for may lie in the bytes behind. To go on in the next segment, as Kafka does, would be to leave
+        records out in silence.
+        """
+        if lookup.bytes_left and lookup.size <= self.size:  # else it was truncated meanwhile
+            raise CorruptRecordError(f"{self.log.path}: the last {lookup.bytes_left} bytes are no batch")
 
     def upper_bound(self, position: int) -> int | None:
         """An offset behind all that lies before a position, by the index; None if there is no entry to be had."""
@@ -309,8 +332,9 @@ class LogSegment:
         for last in lookup.batches_from(target):
             if reached is not None or last.last_offset >= target:
                 reached = last
-        self._note_wrong_index(lookup)
-        if reached is None and last is not None and not lookup.wrong_index and self.offset_index.entries:
+        if reached is not None:
+            self._note_wrong_index(lookup)
+        elif last is not None and not lookup.wrong_index and self.offset_index.entries:
             self.wrong_index = f"the index ends with offset {target}, the log with {last.last_offset}"
             reached = last
         return self.base_offset if reached is None else reached.next_offset
@@ -359,10 +383,20 @@ class LogSegment:
         self.time_index.flush()
         self.txn_index.flush()
 
-    def close(self) -> None:
-        """Write the last time entry, trim and close. Indexes that were never used are left as they are."""
+    def seal(self) -> None:
+        """Write the last time entry and give spare room back, so that a flush carries the files as they will be."""
+        self._add_last_time()
+        self.offset_index.trim()
+        self.time_index.trim()
+        self.log.trim()
+
+    def _add_last_time(self) -> None:
         if self._max is not None and not self.wrong_index and self.time_index.entries < self.time_index.max_entries:
             self.time_index.maybe_append(*self._max, skip_full=True)
+
+    def close(self) -> None:
+        """Write the last time entry, trim and close. Indexes that were never used are left as they are."""
+        self._add_last_time()
         self.offset_index.close()
         self.time_index.close()
         self.log.close()

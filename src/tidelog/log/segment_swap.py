@@ -2,7 +2,8 @@
 
 New segments are written under names that end in `.cleaned`. Renaming them to `.swap`, the last one first, commits: as
 long as one `.cleaned` is left, start-up throws all of them away; once none is, start-up completes the swap
-(leftovers.py). Then the old files get `.deleted` behind their names and the new ones their final names.
+(leftovers.py). Then the old files get `.deleted` behind their names and the new ones their final names. Each step is
+on the disk before the next begins: a file system may forget one rename and keep a later one.
 
 Kafka: LocalLog.replaceSegments.
 """
@@ -35,7 +36,7 @@ def replace_segments(
     in_order = sorted(new, key=lambda segment: segment.base_offset)
     for segment in reversed(in_order):
         segment.change_suffix(CLEANED, SWAP)
-        fs.sync_directory(directory)  # some file systems could else lose this and keep what follows
+        fs.sync_directory(directory)
     for segment in in_order:
         segments.add(segment)
     kept = {segment.base_offset for segment in in_order}
@@ -44,6 +45,7 @@ def replace_segments(
         if segment.base_offset not in kept:
             segments.remove(segment.base_offset)
         segment.change_suffix("", DELETED)
+    fs.sync_directory(directory)
 
     def delete() -> None:
         for segment in replaced:
@@ -52,5 +54,5 @@ def replace_segments(
     schedule.after(config.file_delete_delay_ms, Call("delete segments", delete))
     for segment in in_order:
         segment.change_suffix(SWAP, "")
-    fs.sync_directory(directory)
+        fs.sync_directory(directory)
     return [segment for segment in replaced if segment.base_offset not in kept]

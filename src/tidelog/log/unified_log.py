@@ -392,8 +392,8 @@ class UnifiedLog:
             raise OffsetOutOfRangeError(f"a log start of {offset}, the high watermark is {self.high_watermark}")
         if offset <= self.log_start_offset:
             return False
+        self.flush_to(offset)  # the recovery point is never below the log start, and never says what is not so
         self.watermarks.log_start_offset = offset
-        self.local.recovery_point = max(self.local.recovery_point, offset)
         self.leader_epochs.truncate_from_start(offset)
         self._flush_epochs_soon()
         self.producers.on_log_start(offset)
@@ -416,8 +416,9 @@ class UnifiedLog:
             following = self.local.segments.higher(gone[-1].base_offset)
             assert following is not None
             self.delete_records(following.base_offset)
-            self.local.remove(gone)
+        # Snapshots first: one that outlives its segment could be loaded, and what follows it would be missing.
         self._delete_snapshots(segments)
+        self.local.remove(gone)
         return len(segments)
 
     def _delete_snapshots(self, segments: Sequence[LogSegment], *, at_once: bool = False) -> None:
@@ -441,7 +442,7 @@ class UnifiedLog:
             raise InvalidRequestError(f"a log truncated to offset {offset}")
         if offset >= self.log_end_offset:
             self.leader_epochs.truncate_from_end(self.log_end_offset)
-            self._flush_epochs_soon()
+            self.leader_epochs.flush()
             return False
         if self.local.segments.first.base_offset > offset:
             self.truncate_fully_and_start_at(offset)
@@ -449,9 +450,10 @@ class UnifiedLog:
         gone = self.local.truncate_to(offset)
         self._delete_snapshots(gone)
         self.leader_epochs.truncate_from_end(offset)
-        self._flush_epochs_soon()
+        self.leader_epochs.flush()  # what is appended next may make the old entries look right
         self.watermarks.log_start_offset = min(offset, self.log_start_offset)
         self._rebuild_producers(offset)
+        self.local.fs.sync_directory(self.directory)  # snapshots of what was cut must not come back either
         if self.high_watermark >= offset:
             self.update_high_watermark(offset)
         self.watermarks.forget_places()
@@ -466,6 +468,7 @@ class UnifiedLog:
         self.producers.truncate_fully_and_start_at(offset)
         self.watermarks.log_start_offset = offset if log_start_offset is None else log_start_offset
         self._rebuild_producers(offset)
+        self.local.fs.sync_directory(self.directory)
         self.update_high_watermark(offset)
 
     def _rebuild_producers(self, end_offset: int) -> None:
@@ -519,6 +522,7 @@ class UnifiedLog:
         try:
             self._ensure_usable()
             self._partition_metadata.flush()
+            self.active_segment.seal()  # before the flush: the next start believes the sizes of the files
             self.flush(force=True)
             self.leader_epochs.flush()
             self.producers.take_snapshot()
