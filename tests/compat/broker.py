@@ -44,7 +44,10 @@ SETTINGS = {
 
 
 class Broker:
-    """A broker over `root`, which has been formatted. At most one may run over a root, or over its copies' ports."""
+    """A broker over `root`, which has been formatted.
+
+    Only one may run over a root. A second gives up, but not before it has harmed the metadata log of the first.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -129,15 +129,16 @@ def test_a_batch_that_was_appended_before_is_found(producers: Producers) -> None
 def test_an_ordinary_batch_goes_on_where_its_producer_stopped_outside_of_transactions(producers: Producers) -> None:
     assert producers.ordinary_entry(PRODUCER, 0, 0) is None
     producers.write(0, 0)
-    assert producers.ordinary_entry(PRODUCER, 0, 1) is entry_of(producers)
-    for epoch, sequence in ((0, 0), (0, 2), (1, 0), (1, 1)):
+    producers.write(1, 1)
+    assert producers.ordinary_entry(PRODUCER, 0, 2) is entry_of(producers)
+    for epoch, sequence in ((0, 0), (0, 1), (0, 3), (1, 0), (1, 2)):
         assert producers.ordinary_entry(PRODUCER, epoch, sequence) is None
     producers.maybe_start_verification(2, 0, 0)
-    assert producers.ordinary_entry(PRODUCER, 0, 1) is None
-    producers.clear_verification(2)
-    producers.write(1, 1, is_transactional=True)
     assert producers.ordinary_entry(PRODUCER, 0, 2) is None
-    producers.end(2, epoch=1)
+    producers.clear_verification(2)
+    producers.write(2, 2, is_transactional=True)
+    assert producers.ordinary_entry(PRODUCER, 0, 3) is None
+    producers.end(3, epoch=1)
     assert producers.ordinary_entry(PRODUCER, 1, 0) is None
 
 
@@ -225,6 +226,13 @@ def test_a_transaction_is_unstable_until_its_marker_is_replicated(producers: Pro
     assert offsets() == (None, 105)
     producers.on_high_watermark(113)
     assert offsets() == (None, None)
+
+
+def test_an_open_transaction_counts_before_a_later_one_that_has_ended(producers: Producers) -> None:
+    producers.write(10, 0, producer_id=1, is_transactional=True)
+    producers.write(20, 0, producer_id=2, is_transactional=True)
+    producers.end(30, producer_id=2)
+    assert (producers.first_undecided_offset, producers.first_unstable_offset) == (10, 10)
 
 
 @behaviour("PSM-045")
@@ -335,6 +343,13 @@ def test_a_late_transaction_stays_late_after_a_reload_but_not_after_truncation(p
     assert producers.has_late_transaction(now)
     producers.truncate_and_reload(0, 80, now)
     assert not producers.has_late_transaction(now)
+    assert reloaded.first_unstable_offset is producers.first_unstable_offset is None
+
+
+@pytest.mark.parametrize(("timestamp_ms", "is_late"), [(-1, False), (0, False), (1, True)])
+def test_a_transaction_without_a_time_is_never_late(producers: Producers, timestamp_ms: int, is_late: bool) -> None:
+    producers.write(100, 0, is_transactional=True, timestamp_ms=timestamp_ms)
+    assert producers.has_late_transaction(NOW) == is_late
 
 
 # -- verification --------------------------------------------------------------------------------------------------

@@ -240,6 +240,7 @@ class Run:
         self.log.update_high_watermark(self.log.log_end_offset)
 
     def _do_append(self, records: int, size: int, codec: int) -> None:
+        size = min(size, (self.config.segment_bytes - 200) // records - 30)
         self._lead(bytes(build_batch(self._records(records, size), codec=Codec(codec))))
 
     def _do_produce(self, producer_id: int, records: int, *, is_transactional: bool = False) -> None:
@@ -314,6 +315,7 @@ class Run:
             self.log.truncate_to(offset)
             return
         first_base = self.log.segments[0].base_offset
+        self._lower_log_start(offset)
         self._is_cutting = True
         self._next = self._state.cut(offset) if offset >= first_base else State((), offset, offset, offset)
         self._floor = min(self._floor, offset if offset >= first_base else 0)
@@ -322,10 +324,16 @@ class Run:
 
     def _do_begin(self, ahead: int) -> None:
         offset = max(self._state.end + ahead, 0)
+        self._lower_log_start(offset)
         self._is_cutting = True
         self._next, self._floor = State((), offset, offset, offset), 0
         self.log.truncate_fully_and_start_at(offset)
         self._forget_old_states()
+
+    def _lower_log_start(self, offset: int) -> None:
+        """Whoever truncates below the log start says so first: a log that ends below it would be thrown away."""
+        if offset < self._noted.log_start:
+            self._note(self._noted._replace(log_start=offset))
 
     def _forget_old_states(self) -> None:
         """A truncation is done: nothing may come back. The checkpoints follow."""
@@ -355,7 +363,9 @@ class Run:
     # -- checkpoints and openings ------------------------------------------------------------------------------------
 
     def _do_checkpoint(self) -> None:
-        stop = Stop(self.log.recovery_point, self.log.log_start_offset)
+        self._note(Stop(self.log.recovery_point, self.log.log_start_offset))
+
+    def _note(self, stop: Stop) -> None:
         if self._has_files:
             OffsetCheckpoint(self._fs, join(ROOT, LOG_START_CHECKPOINT)).write({PARTITION: stop.log_start})
             OffsetCheckpoint(self._fs, join(ROOT, RECOVERY_POINT_CHECKPOINT)).write({PARTITION: stop.recovery_point})

@@ -143,7 +143,7 @@ class Refused(NamedTuple):
 Answers = dict[tuple[Hashable, ...], object]  # the first part of a question names its kind
 
 
-def _answer(question: Callable[..., object], *arguments: Hashable) -> object:
+def _answer(question: Callable[..., object], *arguments: object) -> object:
     try:
         return question(*arguments)
     except TidelogError as error:
@@ -189,8 +189,8 @@ TIMES = sorted(
 )
 
 
-def answers_of(log: UnifiedLog, *, writes: bool = True) -> Answers:
-    """Everything that a log can be asked; in the end it is written to, unless told not to."""
+def answers_of(log: UnifiedLog) -> Answers:
+    """Everything that a log can be asked."""
     _answer(log.update_high_watermark, log.log_end_offset)
     answers: Answers = {
         ("log start",): log.log_start_offset,
@@ -202,19 +202,22 @@ def answers_of(log: UnifiedLog, *, writes: bool = True) -> Answers:
     }
     for isolation in Isolation:
         for offset in range(LOG_END + 2):
-            answers["read", isolation, offset] = _answer(lambda: _read(log, offset, isolation))
-        answers["read on", isolation] = _answer(lambda: _read_on(log, isolation))
+            answers["read", isolation, offset] = _answer(_read, log, offset, isolation)
+        answers["read on", isolation] = _answer(_read_on, log, isolation)
     for offset in range(LOG_END + 2):
-        answers["batch epoch", offset] = _answer(lambda: _epoch_at(log, offset))
-        answers["committed", offset] = _answer(lambda: _committed(log, offset))
+        answers["batch epoch", offset] = _answer(_epoch_at, log, offset)
+        answers["committed", offset] = _answer(_committed, log, offset)
     for time in (*SPECIAL_TIMES, *TIMES):
         for isolation in (Isolation.LOG_END, Isolation.COMMITTED):
             answers["time", isolation, time] = _answer(log.offset_for_time, time, isolation)
     for epoch in range(-1, 4):
         answers["epoch end", epoch] = _answer(log.end_offset_for_epoch, epoch)
-    if writes:
-        answers["write",] = _answer(lambda: _write(log))
     return answers
+
+
+def answer_to_writing(log: UnifiedLog) -> Answers:
+    """What comes of appending until the index grows, a roll, one more append and a stop."""
+    return {("write",): _answer(_write, log)}
 
 
 def _read(log: UnifiedLog, offset: int, isolation: Isolation) -> object:
@@ -246,23 +249,30 @@ def _epoch_at(log: UnifiedLog, offset: int) -> object:
 
 
 def _committed(log: UnifiedLog, offset: int) -> object:
-    """The offsets that are left when a consumer has dropped what was aborted, by the list that came with the batches."""
-    region = log.read(offset, LARGE, Isolation.COMMITTED)
-    to_come = sorted(region.aborted or (), key=lambda txn: txn.first_offset)
-    open_aborted: set[int] = set()
+    """The offsets that a consumer gets to the end, without what the lists that come with the batches call aborted."""
     offsets: list[int] = []
-    for batch in _decoded(region.read()):
-        while to_come and batch.records and to_come[0].first_offset <= batch.records[-1].offset:
-            open_aborted.add(to_come.pop(0).producer_id)
-        if batch.is_abort:
-            open_aborted.discard(batch.producer_id)
-        elif not batch.is_control and not (batch.is_transactional and batch.producer_id in open_aborted):
-            offsets += [record.offset for record in batch.records if record.offset >= offset]
+    while offset <= LARGE:
+        region = log.read(offset, LARGE, Isolation.COMMITTED)
+        batches = _decoded(region.read())
+        if not batches:
+            break
+        to_come = sorted(region.aborted or (), key=lambda txn: txn.first_offset)
+        open_aborted: set[int] = set()
+        for batch in batches:
+            while to_come and batch.records and to_come[0].first_offset <= batch.records[-1].offset:
+                open_aborted.add(to_come.pop(0).producer_id)
+            if batch.is_abort:
+                open_aborted.discard(batch.producer_id)
+            elif not batch.is_control and not (batch.is_transactional and batch.producer_id in open_aborted):
+                offsets += [record.offset for record in batch.records if record.offset >= offset]
+        last = max((record.offset for batch in batches for record in batch.records), default=-1)
+        if last < offset:
+            return [*offsets, "goes back"]
+        offset = last + 1
     return offsets
 
 
 def _write(log: UnifiedLog) -> object:
-    """Append until the index grows, roll, append again, stop, and read what was written."""
     first = log.log_end_offset
     for number in range(4):
         if number == 3:

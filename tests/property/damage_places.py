@@ -4,8 +4,8 @@ Text files have no fields of their own: what is damaged there is a digit, a lett
 """
 
 from functools import cache
+from itertools import accumulate
 
-from tidelog.errors import CorruptionError
 from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint
 from tidelog.log.files import join, read_whole
 from tidelog.log.names import (
@@ -49,6 +49,9 @@ _ROWS: dict[str, tuple[int, _Fields]] = {
     ),
 }
 _SNAPSHOT: _Fields = ((0, "version"), (2, "checksum"), (6, "count"), (10, "entries"))
+FIELDS = list(
+    dict.fromkeys(name for fields in (_BATCH, *(row[1] for row in _ROWS.values()), _SNAPSHOT) for _, name in fields)
+) + ["text", "cut"]
 
 
 def kind_of(name: str) -> str:
@@ -60,9 +63,8 @@ def field_at(disk: SimulatedFileSystem, name: str, position: int) -> str:
     """The field that a byte of a sound file belongs to."""
     kind = kind_of(name)
     if kind == LOG_SUFFIX:
-        for batch_start, size in _batches_of(disk, name):
-            if position < batch_start + size:
-                return _in(_BATCH, position - batch_start)
+        start = max(start for start in batch_starts(disk, name) if start <= position)
+        return _in(_BATCH, position - start)
     if kind in _ROWS:
         size, fields = _ROWS[kind]
         return _in(fields, position % size)
@@ -76,13 +78,10 @@ def _in(fields: _Fields, position: int) -> str:
 
 
 @cache
-def _batches_of(disk: SimulatedFileSystem, name: str) -> list[tuple[int, int]]:
-    """Where the batches of a segment lie."""
-    found, position = [], 0
-    for batch in read_batches(read_whole(disk, join(DIRECTORY, name))):
-        found.append((position, batch.size_in_bytes))
-        position += batch.size_in_bytes
-    return found
+def batch_starts(disk: SimulatedFileSystem, name: str) -> list[int]:
+    """Where the batches of a segment begin."""
+    sizes = [batch.size_in_bytes for batch in read_batches(read_whole(disk, join(DIRECTORY, name)))]
+    return list(accumulate(sizes, initial=0))[:-1]
 
 
 @cache

@@ -59,6 +59,13 @@ class BatchWindow:
             return batch_info(self.data, at, self.position + at)
         return self._batches[index]
 
+    def first(self, count: int) -> "BatchWindow":
+        """A window of the first `count` batches."""
+        window = BatchWindow(self.data, self.position)
+        window.batches.extend(self.batches[:count])
+        window.end = self.batches[count].position if count < len(self) else self.end
+        return window
+
     def bytes_of(self, batch: BatchInfo) -> memoryview:
         """The bytes of one of the batches."""
         start = batch.position - self.position

@@ -113,6 +113,7 @@ class LocalLog:
             old.change_suffix("", DELETED)
             segment.change_suffix(SWAP, "")
             if self.config.preallocate:
+                self.fs.sync_directory(self.directory)  # of a `.swap` start-up looks for the end, and zeros have none
                 segment.log.file.resize(self.config.segment_bytes)
             self.segments.add(segment)
         else:

@@ -120,7 +120,12 @@ class ProducerStateManager:
         if entry is None or entry.epoch != epoch or entry.txn_first_offset is not None or self._verifications:
             return None
         batches = entry.batches
-        return entry if batches and sequence == batches[-1].last_sequence + 1 else None
+        if not batches or sequence != batches[-1].last_sequence + 1:
+            return None
+        for batch in batches:
+            if batch.last_sequence >= sequence:  # out of order, as replication may leave it: it could be a duplicate
+                return None
+        return entry
 
     def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
         """Begin to check batches of a producer; nothing changes before `update`."""

@@ -26,10 +26,12 @@ from tidelog.log.producer_state import ProducerStateManager
 from tidelog.log.producer_txn import CompletedTxn
 from tidelog.log.segment import LogSegment
 from tidelog.log.time_index import TimestampOffset
-from tidelog.records.batch import MAGIC, RecordBatch
+from tidelog.records.batch import MAGIC, PREFIX_SIZE, RecordBatch
 from tidelog.records.control import end_txn_marker_of
 
 __all__ = ["SegmentRecovery", "rebuild_indexes"]
+
+_SECTOR = 512  # bytes that a disk writes as one, or a divisor of it
 
 
 class SegmentRecovery:
@@ -52,6 +54,7 @@ class SegmentRecovery:
         self._producers = producers
         self._epochs = epochs
         self._indexer = _Indexer(segment, config.index_interval_bytes)
+        self._last_offset = segment.base_offset - 1  # of the batch before the next one
 
     def run(self) -> Iterator[None]:
         """Recover, yielding after each stretch. Raises CorruptIndexError where offsets go back."""
@@ -72,7 +75,37 @@ class SegmentRecovery:
         self._indexer.finish()
 
     def _take(self, window: BatchWindow) -> bool:
-        """Take in a window; False if a marker cannot be read: it stays, as it does in Kafka, and what follows goes."""
+        """Take in a window; False if the segment ends in it.
+
+        It ends before a batch whose offset was lost, and behind a marker that cannot be read: that one stays, as it
+        does in Kafka.
+        """
+        lost = self._first_without_offset(window)
+        if lost is not None:
+            window = window.first(lost)
+        return self._take_all(window) and lost is None
+
+    def _first_without_offset(self, window: BatchWindow) -> int | None:
+        """The first batch of a window whose offset never reached the disk, by its number.
+
+        The checksum does not cover the offset. If a batch begins in the last bytes of a sector, a crash can lose those
+        and keep the rest: the checksum holds and the offset is zero. One below the segment is not believed either.
+        """
+        before, self._last_offset = self._last_offset, self._last_offset
+        if not len(window):
+            return None
+        self._last_offset = window.batch(len(window) - 1).last_offset
+        if window.scan is not None and window.batch(0).base_offset > before and window.scan.is_increasing:
+            return None
+        for number, batch in enumerate(window.batches):
+            if batch.last_offset <= before and (
+                batch.last_offset < self._segment.base_offset or _has_lost_head(window.bytes_of(batch), batch.position)
+            ):
+                return number
+            before = batch.last_offset
+        return None
+
+    def _take_all(self, window: BatchWindow) -> bool:
         unreadable = self._note_producers(window)
         if unreadable is None and self._indexer.add_window(window):
             self._note_epochs(window)
@@ -87,16 +120,20 @@ class SegmentRecovery:
         return True
 
     def _note_epochs(self, window: BatchWindow) -> None:
-        scan, latest = window.scan, self._epochs.latest_epoch
-        if scan is not None and latest is not None and not (scan.rows["partition_leader_epoch"] > latest).any():
-            return
+        if window.scan is not None and len(window):
+            first, last = window.batch(0), window.batch(len(window) - 1)
+            epochs = window.scan.rows["partition_leader_epoch"]
+            if self._is_known(first) and self._is_known(last) and (epochs == first.leader_epoch).all():
+                return
         for batch in window.batches:
             self._note_epoch(batch)
 
     def _note_epoch(self, batch: BatchInfo) -> None:
-        latest = self._epochs.latest_epoch
-        if batch.magic >= MAGIC and batch.leader_epoch >= 0 and (latest is None or batch.leader_epoch > latest):
+        if batch.magic >= MAGIC and batch.leader_epoch >= 0 and not self._is_known(batch):
             self._epochs.assign(batch.leader_epoch, batch.base_offset)
+
+    def _is_known(self, batch: BatchInfo) -> bool:
+        return self._epochs.epoch_for_offset(batch.base_offset) == batch.leader_epoch
 
     def _note_producers(self, window: BatchWindow) -> BatchInfo | None:
         """Follow the producers through a window; the marker that could not be read, if there is one."""
@@ -120,6 +157,12 @@ class SegmentRecovery:
             self._segment.add_aborted(txn, self._producers.last_stable_offset(txn))
         except InvalidRequestError as error:  # a marker before the last one
             raise CorruptIndexError(f"{self._segment}: offsets go back") from error
+
+
+def _has_lost_head(data: memoryview, position: int) -> bool:
+    """Whether nothing is left of a batch up to the next boundary of sectors, which lies before the end of its size."""
+    head = -position % _SECTOR
+    return 0 < head < PREFIX_SIZE and not any(data[:head])
 
 
 class _Indexer:
@@ -196,6 +239,10 @@ def rebuild_indexes(segment: LogSegment, config: LogConfig) -> None:
     try:
         for batch in segment.log.batches():
             indexer.add(batch)
+        indexer.finish()
     except (CorruptionError, InvalidRequestError, OffsetOverflowError):
-        pass  # the log itself is damaged from here on, or the index is full: what lies before can still be found
-    indexer.finish()
+        # The log itself is damaged from here on, or the index is full: what was indexed before is right.
+        segment.offset_index.trim()
+        segment.time_index.trim()
+        segment.max_timestamp = None
+        segment.wrong_index = None

@@ -179,7 +179,13 @@ class LogSegment:
         self._bytes_since_index += size
 
     def index_batch(self, last_offset: int, position: int) -> None:
-        """Add a batch to the offset index, and the largest timestamp so far to the time index."""
+        """Add a batch to the offset index, and the largest timestamp so far to the time index, if both have room.
+
+        One append may hold more batches than the indexes have room for, and recovery may want more entries than were
+        written: an index that lacks some is none the worse, and the next append rolls.
+        """
+        if self.offset_index.is_full or self.time_index.is_full:
+            return
         self.offset_index.append(last_offset, position)
         self.time_index.maybe_append(*self.max_timestamp)
 

@@ -493,7 +493,8 @@ class UnifiedLog:
 
     @_touches_disk
     def flush_to(self, offset: int) -> None:
-        """Return when everything below `offset` is on the disk."""
+        """Return when everything below `offset` is on the disk. What lies behind the log end cannot be."""
+        offset = min(offset, self.log_end_offset)  # a flush that a roll has asked for may come behind a truncation
         self._flush(offset, offset)
 
     def _flush(self, flush_offset: int, recovery_point: int) -> None:
