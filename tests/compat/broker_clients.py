@@ -48,7 +48,7 @@ def consume(broker: Broker, topic: str, partition: int, *, committed: bool = Fal
     )
     try:
         consumer.assign([TopicPartition(topic, partition, 0)])
-        records = []
+        records: list[Seen] = []
         while True:
             message = consumer.poll(TIMEOUT_S)
             assert message is not None, f"{topic}-{partition}: silence behind {len(records)} records"
@@ -88,7 +88,7 @@ def send(producer: Producer, topic: str, partition: int, records: Iterable[NewRe
             value=record.value,
             partition=partition,
             timestamp=record.timestamp_ms,
-            headers=[tuple(header) for header in record.headers],
+            headers=[(header.key, header.value) for header in record.headers],
             on_delivery=delivered,
         )
         producer.poll(0)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.behaviours import behaviour
 from tests.log.segments_language import FS, SMALL, Partition, a_segment, all_offsets, bases, batch, offsets_of
-from tidelog.errors import InvalidRequestError, StorageError
+from tidelog.errors import CorruptRecordError, InvalidRequestError, StorageError
 from tidelog.log import ManualClock, UnifiedLog
 from tidelog.log.names import LOG_SUFFIX, SEGMENT_SUFFIXES, file_name
 from tidelog.log.segment import LogSegment
@@ -110,6 +110,13 @@ def test_where_nothing_fits_one_segment_begins_with_the_first_batch(
 def test_a_segment_whose_offsets_fit_is_not_cut(tmp_path: Path) -> None:
     segment = raw_segment(tmp_path, 0, *singles([0, MAX_INT32]))
     with pytest.raises(InvalidRequestError, match="fit"):
+        Split(tmp_path, segment)
+    assert [path.name for path in tmp_path.iterdir()] == [file_name(0, LOG_SUFFIX)]
+
+
+def test_offsets_that_leave_the_range_and_come_back_are_damage(tmp_path: Path) -> None:
+    segment = raw_segment(tmp_path, 0, *singles([0, 1 << 56, 2]))
+    with pytest.raises(CorruptRecordError, match="offset 72057594037927936 before offset 2"):
         Split(tmp_path, segment)
     assert [path.name for path in tmp_path.iterdir()] == [file_name(0, LOG_SUFFIX)]
 

@@ -175,6 +175,7 @@ class Run:
         self._is_cutting = False  # the step under way takes flushed data away
         self._topic_id: uuid.UUID | None = None
         self._id_from = 0
+        self._deleted_to = 0
         self._number = 0  # makes batches differ
         self._last_of: dict[int, bytes] = {}
         self._epoch_of: Counter[int] = Counter()
@@ -200,6 +201,7 @@ class Run:
             noted=None if self._has_files else self._noted,
             topic_id=self._topic_id,
             id_from=self._id_from,
+            deleted_to=self._deleted_to,
         )
 
     def image_rng(self, variant: int = 0) -> Random:
@@ -223,6 +225,7 @@ class Run:
                 self._state, self._next = self._next, None
             self._is_cutting = False
             self._floor = max(self._floor, self.log.recovery_point)
+            self._deleted_to = max(self._deleted_to, self._state.start)
             require_same(self.log, self._state)
 
     # -- appending ---------------------------------------------------------------------------------------------------
@@ -319,6 +322,7 @@ class Run:
         self._is_cutting = True
         self._next = self._state.cut(offset) if offset >= first_base else State((), offset, offset, offset)
         self._floor = min(self._floor, offset if offset >= first_base else 0)
+        self._deleted_to = min(self._deleted_to, offset)
         self.log.truncate_to(offset)
         self._forget_old_states()
 
@@ -326,7 +330,7 @@ class Run:
         offset = max(self._state.end + ahead, 0)
         self._lower_log_start(offset)
         self._is_cutting = True
-        self._next, self._floor = State((), offset, offset, offset), 0
+        self._next, self._floor, self._deleted_to = State((), offset, offset, offset), 0, 0
         self.log.truncate_fully_and_start_at(offset)
         self._forget_old_states()
 

@@ -112,8 +112,8 @@ class LocalLog:
             )
             old.change_suffix("", DELETED)
             segment.change_suffix(SWAP, "")
+            self.fs.sync_directory(self.directory)  # start-up believes what is in a `.swap`: it must stay empty
             if self.config.preallocate:
-                self.fs.sync_directory(self.directory)  # of a `.swap` start-up looks for the end, and zeros have none
                 segment.log.file.resize(self.config.segment_bytes)
             self.segments.add(segment)
         else:

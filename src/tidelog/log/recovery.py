@@ -91,12 +91,15 @@ class SegmentRecovery:
         The checksum does not cover the offset. If a batch begins in the last bytes of a sector, a crash can lose those
         and keep the rest: the checksum holds and the offset is zero. One below the segment is not believed either.
         """
-        before, self._last_offset = self._last_offset, self._last_offset
+        before = self._last_offset
         if not len(window):
             return None
         self._last_offset = window.batch(len(window) - 1).last_offset
-        if window.scan is not None and window.batch(0).base_offset > before and window.scan.is_increasing:
-            return None
+        if window.scan is not None and window.batch(0).base_offset > before:
+            first_offsets = window.scan.rows["base_offset"].astype("i8")
+            last_offsets = first_offsets + window.scan.rows["last_offset_delta"]
+            if (first_offsets[1:] > last_offsets[:-1]).all():
+                return None
         for number, batch in enumerate(window.batches):
             if batch.last_offset <= before and (
                 batch.last_offset < self._segment.base_offset or _has_lost_head(window.bytes_of(batch), batch.position)
@@ -120,20 +123,16 @@ class SegmentRecovery:
         return True
 
     def _note_epochs(self, window: BatchWindow) -> None:
-        if window.scan is not None and len(window):
-            first, last = window.batch(0), window.batch(len(window) - 1)
-            epochs = window.scan.rows["partition_leader_epoch"]
-            if self._is_known(first) and self._is_known(last) and (epochs == first.leader_epoch).all():
-                return
+        scan, latest = window.scan, self._epochs.latest_epoch
+        if scan is not None and latest is not None and not (scan.rows["partition_leader_epoch"] > latest).any():
+            return
         for batch in window.batches:
             self._note_epoch(batch)
 
     def _note_epoch(self, batch: BatchInfo) -> None:
-        if batch.magic >= MAGIC and batch.leader_epoch >= 0 and not self._is_known(batch):
+        latest = self._epochs.latest_epoch
+        if batch.magic >= MAGIC and batch.leader_epoch >= 0 and (latest is None or batch.leader_epoch > latest):
             self._epochs.assign(batch.leader_epoch, batch.base_offset)
-
-    def _is_known(self, batch: BatchInfo) -> bool:
-        return self._epochs.epoch_for_offset(batch.base_offset) == batch.leader_epoch
 
     def _note_producers(self, window: BatchWindow) -> BatchInfo | None:
         """Follow the producers through a window; the marker that could not be read, if there is one."""

@@ -7,7 +7,7 @@ Kafka: LocalLog.splitOverflowedSegment.
 
 import random
 
-from tidelog.errors import InvalidRequestError
+from tidelog.errors import CorruptRecordError, InvalidRequestError
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_scan import read_batch
 from tidelog.log.clock import Clock
@@ -34,8 +34,14 @@ def split_overflowed(
     schedule: Schedule,
 ) -> list[LogSegment]:
     """Replace `segment` by several; the segments whose base offset is in use no longer."""
-    if all(segment.fits(batch.last_offset) for batch in segment.log.batches()):
+    ends = [batch.last_offset for batch in segment.log.batches()]
+    outside = [offset for offset in ends if not segment.fits(offset)]
+    if not outside:
         raise InvalidRequestError(f"{segment}: all of its offsets fit")
+    if segment.fits(ends[-1]):
+        # Offsets that leave the range and come back were never appended: bytes that no checksum covers are damaged.
+        # Cutting here would make a log of it that claims trillions of records.
+        raise CorruptRecordError(f"{segment.log.path}: offset {outside[0]} before offset {ends[-1]}")
     parts: list[LogSegment] = []
     modified_ms = segment.log.modified_ms
     try:
