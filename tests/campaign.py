@@ -5,6 +5,8 @@ and the block is named. What failed can be seen again with the line that is prin
 
     hostile    damaged batches read both ways (tests/property/hostile.py)
     codecs     damaged compressed streams decoded both ways (tests/kernels/fuzz_codecs.py)
+    crashes    the power cut at every call of random workloads over a log (tests/property/crashes.py)
+    disorder   the same on a disk that keeps no order among directory changes: findings are counted, not failures
 """
 
 import subprocess
@@ -18,9 +20,16 @@ from typing import NamedTuple
 
 import click
 
-MODULES = {"hostile": "tests.property.hostile", "codecs": "tests.kernels.fuzz_codecs"}
+KINDS = {
+    "hostile": "tests.property.hostile:run",
+    "codecs": "tests.kernels.fuzz_codecs:run",
+    "crashes": "tests.property.crashes:run",
+    "disorder": "tests.property.crashes:count_disorder",
+}
 BLOCK = 25_000
+CRASH_BLOCK = 1_000
 CODEC_SHARE = 10  # one case of codecs for so many of hostile: a case there is a run of streams
+DISORDER_SHARE = 5  # one cut in disorder for so many in order
 
 
 class Block(NamedTuple):
@@ -39,16 +48,22 @@ class Failure(Exception):
     """A block found a disagreement, or did not survive."""
 
 
-def blocks(cases: int, seed: int) -> Iterator[Block]:
+def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
     """The blocks of a campaign; every one has a seed of its own."""
-    for kind, share in (("hostile", cases), ("codecs", cases // CODEC_SHARE)):
-        for number, start in enumerate(range(0, share, BLOCK)):
-            yield Block(kind, seed * 1_000_000 + number, min(BLOCK, share - start))
+    for kind, share, size in (
+        ("crashes", cuts, CRASH_BLOCK),
+        ("disorder", cuts // DISORDER_SHARE, CRASH_BLOCK),
+        ("hostile", cases, BLOCK),
+        ("codecs", cases // CODEC_SHARE, BLOCK),
+    ):
+        for number, start in enumerate(range(0, share, size)):
+            yield Block(kind, seed * 1_000_000 + number, min(size, share - start))
 
 
 def run_here(block: Block) -> Counter[str]:
     """Run a block in this process."""
-    found = import_module(MODULES[block.kind]).run(block.seed, block.cases)
+    module, _, function = KINDS[block.kind].partition(":")
+    found = getattr(import_module(module), function)(block.seed, block.cases)
     return found if isinstance(found, Counter) else Counter({block.kind: block.cases})
 
 
@@ -88,11 +103,12 @@ def run_all(todo: list[Block], jobs: int) -> Counter[str]:
 
 @click.command()
 @click.option("--cases", default=5_000_000, show_default=True, help="Damaged batches; streams come on top.")
+@click.option("--cuts", default=24_000, show_default=True, help="Cuts of the power; those in disorder come on top.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--jobs", default=2, show_default=True, help="Processes at a time.")
-@click.option("--only", type=click.Choice(list(MODULES)), help="Run one kind, in this process, with the seed as it is.")
-def main(cases: int, seed: int, jobs: int, only: str | None) -> None:
-    """Judge millions of damaged batches and streams."""
+@click.option("--only", type=click.Choice(list(KINDS)), help="Run one kind, in this process, with the seed as it is.")
+def main(cases: int, cuts: int, seed: int, jobs: int, only: str | None) -> None:
+    """Judge millions of damaged batches and streams, and thousands of crashes."""
     if only is not None:
         try:
             outcomes = run_here(Block(only, seed, cases))
@@ -103,7 +119,7 @@ def main(cases: int, seed: int, jobs: int, only: str | None) -> None:
             click.echo(f"{name} {count}")
         return
     started = time.monotonic()
-    todo = list(blocks(cases, seed))
+    todo = list(blocks(cases, cuts, seed))
     try:
         outcomes = run_all(todo, jobs)
     except Failure as failure:

@@ -30,6 +30,7 @@
       · StorageError               what the disk refused
           · LockedError            another process, or another part of this one, has the directory open
           · LogClosedError         the log was closed, or its directory went offline
+          · TooManyFilesError      the process, or the system, may not open another file now
 
 Each error that can reach a Kafka client carries `error_code`, the number of Kafka's protocol. Bytes from outside
 (files, frames, compressed streams) can raise nothing that is not in this tree.
@@ -66,6 +67,7 @@ __all__ = [
     "RecordListTooLargeError",
     "StorageError",
     "TidelogError",
+    "TooManyFilesError",
     "UnexpectedAppendOffsetError",
     "UnsupportedCompressionError",
     "UnsupportedError",
@@ -249,3 +251,7 @@ class LockedError(StorageError):
 
 class LogClosedError(StorageError):
     """The log was closed, or a disk error took its directory offline."""
+
+
+class TooManyFilesError(StorageError):
+    """No more files can be opened now. The disk is well, and what was asked can be asked again."""

@@ -133,7 +133,7 @@ def judge(
         if not stop.is_clean and rng.random() < 0.2:
             stop = stop._replace(recovery_point=0)  # which is always right
         log = open_log(fs, stop, config, clock)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the log did not open
+    except Exception as error:  # whatever it is, the log did not open
         raise Broken("open", f"{type(error).__name__}: {error}") from error
     found = check(fs, log, stop, expected)
     if thoroughly:
@@ -155,7 +155,9 @@ def check(fs: FileSystem, log: UnifiedLog, stop: Stop, expected: Expectation) ->
         _check_epochs(log, state, expected.deleted_to)
         if expected.topic_id is not None:
             is_due = any(batch.base_offset >= expected.id_from for batch in state.batches)
-            require(log.topic_id == expected.topic_id or (log.topic_id is None and not is_due), "topic id", log.topic_id)
+            require(
+                log.topic_id == expected.topic_id or (log.topic_id is None and not is_due), "topic id", log.topic_id
+            )
     except TidelogError as error:
         raise Broken("use", f"{type(error).__name__}: {error}") from error
     return Found(log, state, batches)
@@ -228,7 +230,7 @@ def _check_indexes(fs: FileSystem, log: UnifiedLog, base: int, batches: Sequence
     following = [segment.base_offset for segment in log.segments if segment.base_offset > base]
     if following and following[0] <= log.log_start_offset:
         return  # all of it is deleted
-    by_position = {position: batch for position, batch in batches}
+    by_position = dict(batches)
     offsets = _rows(fs, base, INDEX_SUFFIX, _OFFSET_ROW, is_active=not following)
     last = -1
     for relative, position in offsets:
@@ -280,9 +282,7 @@ def _check_producers(fs: FileSystem, log: UnifiedLog, state: State) -> None:
         is_so = any(_is_same(held.get(producer_id), one) for one in wanted)
         require(is_so, "producers", f"{producer_id}: {held.get(producer_id)}, by the batches {wanted[0]}")
     log.update_high_watermark(log.log_end_offset)
-    stable = {
-        max(min([*replay.open_txns(), log.log_end_offset]), log.log_start_offset) for replay in replays
-    }
+    stable = {max(min([*replay.open_txns(), log.log_end_offset]), log.log_start_offset) for replay in replays}
     require(log.last_stable_offset in stable, "producers", f"last stable {log.last_stable_offset}, not of {stable}")
     aborted: list[Aborted] = []
     for segment in log.segments:
@@ -294,7 +294,9 @@ def _check_producers(fs: FileSystem, log: UnifiedLog, state: State) -> None:
     possible = {entry for replay in replays for entry in replay.aborted}
     required = [entry[::2] for entry in least.aborted if entry.last_offset >= log.log_start_offset]
     ends = [entry.last_offset for entry in visible]
-    is_so = possible.issuperset(visible) and ends == sorted(set(ends)) and {e[::2] for e in visible}.issuperset(required)
+    is_so = (
+        possible.issuperset(visible) and ends == sorted(set(ends)) and {e[::2] for e in visible}.issuperset(required)
+    )
     require(is_so, "aborted", f"{visible}, by the batches {whole.aborted}")
 
 
@@ -377,9 +379,7 @@ def _check_again(
     object.__setattr__(found, "log", log)
 
 
-def _check_use(
-    fs: FileSystem, found: Found, expected: Expectation, config: LogConfig, clock: ManualClock
-) -> None:
+def _check_use(fs: FileSystem, found: Found, expected: Expectation, config: LogConfig, clock: ManualClock) -> None:
     """Read, append, roll, close, open cleanly. The log that was found is closed behind this."""
     log, state = found.log, found.state
     try:

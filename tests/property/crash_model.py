@@ -76,7 +76,9 @@ class State(NamedTuple):
 
 def batch_of(data: bytes) -> Batch:
     """The batch that these bytes are."""
-    base, _, epoch, magic, _, bits, delta, _, max_time, producer, producer_epoch, sequence, _ = _HEADER.unpack_from(data)
+    base, _, epoch, magic, _, bits, delta, _, max_time, producer, producer_epoch, sequence, _ = _HEADER.unpack_from(
+        data
+    )
     assert magic == 2
     marker = None
     if bits & _CONTROL:
@@ -85,7 +87,8 @@ def batch_of(data: bytes) -> Batch:
         _, kind, _, coordinator_epoch = _MARKER.unpack(control)
         marker = (kind, coordinator_epoch)
     return Batch(
-        data, base, base + delta, max_time, epoch, producer, producer_epoch, sequence, bool(bits & _TRANSACTIONAL), marker
+        data, base, base + delta, max_time, epoch, producer, producer_epoch, sequence,
+        bool(bits & _TRANSACTIONAL), marker,
     )  # fmt: skip
 
 

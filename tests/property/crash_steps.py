@@ -89,64 +89,121 @@ def _step(name: str, rng: Random) -> Step:
     return [name]
 
 
-_PLAIN = {
+_PLAIN: dict[str, Any] = {
     "segment_bytes": 900, "index_interval_bytes": 100, "segment_index_bytes": 100, "preallocate": False,
     "flush_messages": 2**63 - 1, "segment_ms": 600_000, "segment_jitter_ms": 0, "retention_bytes": -1,
     "file_delete_delay_ms": 60_000, "has_files": False, "unordered": False,
 }  # fmt: skip
+_SMALL_SEGMENTS = {"segment_bytes": 300}
 
+_ONE: Step = ["append", 1, 40, 0]
+_LARGE: Step = ["append", 1, 400, 0]
+_ROLL: Step = ["roll"]
+_FLUSH: Step = ["flush"]
+_TICK: Step = ["tick"]
+_CHECKPOINT: Step = ["checkpoint"]
+_STOP: Step = ["stop"]
+_DELETE_FILES: list[Step] = [["wait", 61], _TICK]
+
+
+def _txn(producer: int) -> Step:
+    return ["txn", producer, 2]
+
+
+def _abort(producer: int) -> Step:
+    return ["end", producer, False]
+
+
+# What a mistake would break, each in a few steps; the last ones are what random workloads have found, made small.
 _SCRIPTS: dict[str, tuple[dict[str, Any], list[Step]]] = {
-    "append and flush": ({}, [["id"], *([["append", 2, 40, 0], ["flush"]] * 8), ["checkpoint"], ["stop"]]),
-    "rolls": ({}, [*([["append", 3, 100, 0]] * 12), ["tick"], ["checkpoint"], *([["append", 2, 200, 4]] * 6)]),
+    "append and flush": ({}, [["id"], *([_ONE, _FLUSH] * 8), _CHECKPOINT, _STOP]),
+    "rolls by size": ({}, [*([["append", 3, 100, 0]] * 9), _TICK, _CHECKPOINT, *([["append", 2, 200, 4]] * 5)]),
+    "rolls by time": ({}, [*([_ONE, ["wait", 1300]] * 2), _ONE, _TICK, _CHECKPOINT, ["wait", 1300], _ONE]),
     "rolls by a full index": (
         {"segment_index_bytes": 24, "index_interval_bytes": 0},
-        [["append", 1, 5, 0], ["append", 1, 0, 0], *([["append", 1, 40, 3]] * 8), ["flush"], ["append", 1, 5, 0]],
+        [_ONE, ["append", 1, 0, 0], *([["append", 1, 40, 3]] * 8), _FLUSH, _ONE],
     ),
     "a roll when all is flushed": (
         {"preallocate": True, "has_files": True},
-        [["append", 2, 400, 0], ["flush"], ["checkpoint"], ["append", 2, 400, 0], ["flush"], ["checkpoint"], ["roll"],
-         ["append", 2, 40, 0], ["tick"], ["stop"], ["append", 1, 400, 0], ["append", 1, 400, 0]],
+        [*([_LARGE, _FLUSH, _CHECKPOINT] * 2), _ROLL, _ONE, _TICK, _STOP, _LARGE, _LARGE],
     ),
-    "rolls by time": ({}, [["append", 1, 40, 0], ["wait", 1300], ["append", 1, 40, 0], ["wait", 1300], ["append", 1, 5, 1],
-                           ["tick"], ["checkpoint"], ["wait", 1300], ["append", 1, 40, 0]]),
     "transactions": (
         {},
-        [["txn", 11, 2], ["txn", 12, 1], ["append", 1, 40, 0], ["end", 11, False], ["txn", 13, 4], ["roll"],
-         ["end", 12, True], ["txn", 11, 2], ["flush"], ["checkpoint"], ["end", 13, False], ["end", 11, False],
-         ["fence", 11], ["txn", 11, 1], ["roll"], ["tick"], ["end", 11, False], ["crash", 1], ["txn", 12, 3], ["end", 12, False]],
+        [
+            *(_txn(11), _txn(12), _ONE, _abort(11), _txn(13), _ROLL, ["end", 12, True], _txn(11), _FLUSH, _CHECKPOINT),
+            *(_abort(13), _abort(11), ["fence", 11], _txn(11), _ROLL, _TICK, _abort(11), ["crash", 1]),
+            *(_txn(12), _abort(12)),
+        ],
     ),
-    "truncation and other data": (
-        {"has_files": False},
-        [["lead"], *([["append", 1, 40, 0]] * 6), ["flush"], ["checkpoint"], ["lead"], *([["append", 1, 40, 0]] * 6), ["flush"],
-         ["truncate", 5], *([["append", 1, 40, 0]] * 5), ["flush"], ["truncate", 8], ["lead"], *([["produce", 1, 1]] * 9), ["tick"]],
+    "truncation, then other batches of the same size": (
+        {},
+        [
+            *(["lead"], *[_ONE] * 6, _FLUSH, _CHECKPOINT, ["lead"], *[_ONE] * 6, _FLUSH),
+            *(["truncate", 5], *[_ONE] * 5, _FLUSH, ["truncate", 8], ["lead"], *[["produce", 1, 1]] * 9, _TICK),
+        ],
     ),
     "truncation of whole segments": (
-        {"segment_bytes": 300},
-        [*([["produce", 1, 1]] * 10), ["flush"], ["checkpoint"], ["truncate", 7], *([["produce", 2, 1]] * 6),
-         ["truncate", 20], ["append", 1, 5, 0], ["wait", 61], ["tick"]],
+        _SMALL_SEGMENTS,
+        [
+            *(*[["produce", 1, 1]] * 10, _FLUSH, _CHECKPOINT, ["truncate", 7], *[["produce", 2, 1]] * 6),
+            *(["truncate", 20], _ONE, *_DELETE_FILES),
+        ],
     ),
-    "begun anew": (
-        {"segment_bytes": 300},
-        [*([["txn", 11, 1]] * 6), ["flush"], ["checkpoint"], ["begin", 50], ["append", 1, 40, 0], ["flush"], ["begin", -5],
-         ["append", 1, 40, 0], ["begin", 0], ["roll"], ["append", 1, 40, 0], ["wait", 61], ["tick"]],
+    "a log begun anew": (
+        _SMALL_SEGMENTS,
+        [
+            *(*[_txn(11)] * 4, _FLUSH, _CHECKPOINT, ["begin", 50], _ONE, _FLUSH),
+            *(["begin", -5], _ONE, ["begin", 0], _ROLL, _ONE, *_DELETE_FILES),
+        ],
     ),
     "deletion": (
-        {"segment_bytes": 300},
-        [*([["produce", 1, 1]] * 8), ["delete", 5], ["flush"], ["retain"], ["checkpoint"], ["wait", 61], ["tick"],
-         *([["produce", 2, 1]] * 4), ["delete", 20], ["retain"], ["append", 1, 5, 0], ["wait", 61], ["tick"], ["stop"]],
+        _SMALL_SEGMENTS,
+        [
+            *(*[["produce", 1, 1]] * 8, ["delete", 5], _FLUSH, ["retain"], _CHECKPOINT, *_DELETE_FILES),
+            *(*[["produce", 2, 1]] * 4, ["delete", 20], ["retain"], _ONE, *_DELETE_FILES, _STOP),
+        ],
     ),
     "crash after crash": (
         {"preallocate": True},
-        [*([["append", 1, 200, 0]] * 5), ["crash", 1], *([["append", 1, 200, 0]] * 5), ["crash", 2], *([["append", 1, 200, 0]] * 5),
-         ["crash", 3], ["append", 1, 200, 0], ["flush"], ["crash", 4], ["append", 1, 200, 0], ["kill"], ["append", 1, 40, 0]],
+        [
+            *(*[["append", 1, 200, 0]] * 4, ["crash", 1]),
+            *(*[["append", 1, 200, 0]] * 4, ["crash", 2]),
+            *(["append", 1, 200, 0], _FLUSH, ["crash", 4], ["append", 1, 200, 0], ["kill"], _ONE),
+        ],
     ),
     "clean stops": (
         {"preallocate": True, "has_files": True},
-        [["id"], ["txn", 11, 2], ["stop"], ["append", 1, 400, 0], ["end", 11, False], ["stop"], ["append", 2, 400, 0], ["roll"],
-         ["stop"], ["produce", 1, 2], ["stop"], ["stop"]],
+        [
+            *(["id"], _txn(11), _STOP, _LARGE, _abort(11), _STOP, _LARGE, _LARGE, _ROLL, _STOP),
+            *(["produce", 1, 2], _STOP, _STOP),
+        ],
     ),
     "a follower": (
-        {}, [["follow", 3, 0], ["follow", 2, 3], ["lead"], ["follow", 4, 0], ["truncate", 3], ["follow", 2, 0], ["flush"], ["follow", 3, 5]],
+        {},
+        [
+            *(["follow", 3, 0], ["follow", 2, 3], ["lead"], ["follow", 4, 0], ["truncate", 3], ["follow", 2, 0]),
+            *(_FLUSH, ["follow", 3, 5]),
+        ],
+    ),
+    "the offset of a batch ends with a sector": (
+        {"segment_bytes": 1200},
+        [_ONE, _ROLL, *([["append", 1, 427, 0], ["append", 1, 5, 0], _FLUSH, ["append", 1, 428, 0], _ONE, _ROLL] * 3)],
+    ),
+    "the flush of a roll comes behind a truncation": ({}, [_txn(12), _ROLL, ["truncate", 5], _TICK, _ONE, ["lead"]]),
+    "an empty segment is rolled": ({}, [["lead"], _ROLL, _txn(12), ["begin", 9], _FLUSH, _ROLL, _ROLL, _ONE, _ONE]),
+    "an empty segment is rolled, preallocated": (
+        {"preallocate": True}, [_ROLL, _ONE, ["begin", 5], _FLUSH, _ROLL, _ROLL]
+    ),
+    "more batches than an index has room for": (
+        {"segment_index_bytes": 36, "index_interval_bytes": 0},
+        [["follow", 4, 0], ["follow", 4, 0], _FLUSH, ["follow", 4, 0], ["kill"]],
+    ),
+    "deletion of what was never flushed": (
+        _SMALL_SEGMENTS,
+        [*[["produce", 1, 1]] * 5, ["delete", 4], _FLUSH, _CHECKPOINT, ["retain"], ["lead"], _ONE, _TICK],
+    ),
+    "epochs behind a truncation": (
+        {}, [["lead"], _ONE, _FLUSH, ["lead"], _ONE, ["lead"], _ONE, ["truncate", 2], _FLUSH, _ONE, _ONE, _ONE, _FLUSH]
     ),
 }  # fmt: skip
 

@@ -1,14 +1,9 @@
 """Cutting the power at every call: workloads over a log on a simulated disk, and what each crash leaves of it.
 
-A workload runs once. Behind every call that changes something on the disk, the disk is asked what a crash at this
-moment would leave; that image is opened and judged (`crash_judge`), while the workload waits. So every call of a run is
-cut at, those of recovery too. What is left of unsynced data is random, from the salt of the workload and the number of
-the call.
-
-Checkpoints of recovery point and log start are written as LogManager does: now and then, after every truncation, and
-at a clean stop; the log start before the recovery point, so that nobody believes bytes that were never flushed because
-they were deleted. They are files of the root, or, in other workloads, remembered outside: then nothing is synced by
-the way.
+A workload runs once (`crash_run`). Behind every call that changes something on the disk, the disk is asked what a crash
+at this moment would leave; that image is opened and judged (`crash_judge`), while the workload waits. So every call of
+a run is cut at, those of recovery too. What is left of unsynced data is random, from the salt of the workload and the
+number of the call.
 
     run(seed, cuts)              judges random workloads until there were so many cuts
     survey(seed, cuts)           the same on a disk that does not keep directory changes in order: findings are counted
@@ -17,447 +12,47 @@ the way.
 
 import json
 import sys
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from random import Random
+from contextlib import suppress
 from typing import Any
 
-from tests.property.crash_judge import (
-    DIRECTORY,
-    PARTITION,
-    ROOT,
-    Broken,
-    Expectation,
-    Stop,
-    check,
-    judge,
-    open_log,
-    read_stop,
-)
-from tests.property.crash_model import Batch, State, batch_of, stamped
+from tests.property.crash_disk import WatchedDisk
+from tests.property.crash_judge import Broken, Expectation, judge
+from tests.property.crash_run import Run
 from tests.property.crash_steps import Workload, random_workload
-from tidelog.errors import TidelogError
-from tidelog.log import AppendOrigin, LogConfig, ManualClock, UnifiedLog
-from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint
-from tidelog.log.files import FileLock, FileStat, FileSystem, ReadFile, WriteFile, join
-from tidelog.log.names import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from tidelog.records import ControlType, EndTxnMarker, NewRecord, build_batch, build_end_txn_marker
-from tidelog.records.compression import Codec
-from tidelog.records.varint import Buffer
-from tidelog.testing.disk import PowerLost, SimulatedFileSystem
-
-NOW = 1_700_000_000_000
-TOPIC_ID = uuid.UUID("3a29ab75-d8d2-4f0d-b45c-0879567174fc")
-_NOT_SETTINGS = ("has_files", "unordered")
-
-
-class WatchedDisk:
-    """A simulated disk that calls back behind every call that changed something."""
-
-    def __init__(self, disk: SimulatedFileSystem, on_change: Callable[[], None]) -> None:
-        self.disk = disk
-        self._on_change = on_change
-        self._calls = disk.calls
-
-    def look(self) -> None:
-        """Call back if something has changed."""
-        if self.disk.calls != self._calls:
-            self._calls = self.disk.calls
-            self._on_change()
-
-    def list(self, directory: str) -> list[str]:
-        return self.disk.list(directory)
-
-    def stat(self, path: str) -> FileStat | None:
-        return self.disk.stat(path)
-
-    def open(self, path: str) -> ReadFile:
-        return self.disk.open(path)
-
-    def open_write(self, path: str) -> WriteFile:
-        file = WatchedFile(self.disk.open_write(path), self)
-        self.look()
-        return file
-
-    def rename(self, source: str, target: str) -> None:
-        self.disk.rename(source, target)
-        self.look()
-
-    def remove(self, path: str) -> bool:
-        is_removed = self.disk.remove(path)
-        self.look()
-        return is_removed
-
-    def make_directory(self, path: str) -> None:
-        self.disk.make_directory(path)
-        self.look()
-
-    def remove_directory(self, path: str) -> bool:
-        is_removed = self.disk.remove_directory(path)
-        self.look()
-        return is_removed
-
-    def set_modified(self, path: str, modified_ms: int) -> None:
-        self.disk.set_modified(path, modified_ms)
-        self.look()
-
-    def sync_directory(self, path: str) -> None:
-        self.disk.sync_directory(path)
-        self.look()
-
-    def lock(self, path: str) -> FileLock:
-        return self.disk.lock(path)
-
-
-class WatchedFile:
-    """A file of a watched disk."""
-
-    __slots__ = ("_disk", "_file", "path")
-
-    def __init__(self, file: WriteFile, disk: WatchedDisk) -> None:
-        self.path = file.path
-        self._file = file
-        self._disk = disk
-
-    @property
-    def size(self) -> int:
-        return self._file.size
-
-    @property
-    def descriptor(self) -> int | None:
-        return None
-
-    def read(self, position: int, size: int) -> bytes:
-        return self._file.read(position, size)
-
-    def read_into(self, position: int, target: memoryview) -> int:
-        return self._file.read_into(position, target)
-
-    def close(self) -> None:
-        self._file.close()
-
-    def write_at(self, position: int, data: Buffer) -> None:
-        self._file.write_at(position, data)
-        self._disk.look()
-
-    def resize(self, size: int) -> None:
-        self._file.resize(size)
-        self._disk.look()
-
-    def sync(self) -> None:
-        self._file.sync()
-        self._disk.look()
-
-
-class Run:
-    """A workload that is being run, and what is known of its log at any moment.
-
-    `on_cut` is called behind every call, and once more behind every close.
-    """
-
-    def __init__(self, workload: Workload, on_cut: Callable[["Run"], None]) -> None:
-        settings = workload.settings
-        self.workload = workload
-        self.config = LogConfig(**{name: value for name, value in settings.items() if name not in _NOT_SETTINGS})
-        self.clock = ManualClock(NOW)
-        self.cuts = 0
-        self.step = -1
-        self._has_files: bool = settings["has_files"]
-        self._on_cut = on_cut
-        self._noted = Stop()
-        self._disk = SimulatedFileSystem(self.clock, unordered_directories=settings["unordered"])
-        self._fs: FileSystem = WatchedDisk(self._disk, self._cut)
-        self._log: UnifiedLog | None = None
-        self._state = State()
-        self._next: State | None = None  # what the step that is under way will make of it
-        self._floor = 0
-        self._is_cutting = False  # the step under way takes flushed data away
-        self._topic_id: uuid.UUID | None = None
-        self._id_from = 0
-        self._deleted_to = 0
-        self._number = 0  # makes batches differ
-        self._last_of: dict[int, bytes] = {}
-        self._epoch_of: Counter[int] = Counter()
-
-    @property
-    def disk(self) -> SimulatedFileSystem:
-        """The disk as it is now."""
-        return self._disk
-
-    @property
-    def log(self) -> UnifiedLog:
-        assert self._log is not None
-        return self._log
-
-    def expectation(self) -> Expectation:
-        """What a crash at this moment may leave."""
-        floor = self._floor
-        if self._log is not None and not self._is_cutting:
-            floor = max(floor, self._log.recovery_point)
-        return Expectation(
-            states=(self._state,) if self._next is None else (self._state, self._next),
-            floor=floor,
-            noted=None if self._has_files else self._noted,
-            topic_id=self._topic_id,
-            id_from=self._id_from,
-            deleted_to=self._deleted_to,
-        )
-
-    def image_rng(self, variant: int = 0) -> Random:
-        """The numbers that decide what a crash at this moment leaves."""
-        return Random(f"{self.workload.salt} {self.cuts} {variant}")
-
-    def _cut(self) -> None:
-        self.cuts += 1
-        self._on_cut(self)
-
-    def run(self) -> None:
-        """Run all steps. An error of the engine is a finding, too."""
-        self._open()
-        for number, step in enumerate(self.workload.steps):
-            self.step = number
-            try:
-                getattr(self, f"_do_{step[0]}")(*step[1:])
-            except TidelogError as error:
-                raise Broken("work", f"{type(error).__name__} in {step}: {error}") from error
-            if self._next is not None:
-                self._state, self._next = self._next, None
-            self._is_cutting = False
-            self._floor = max(self._floor, self.log.recovery_point)
-            self._deleted_to = max(self._deleted_to, self._state.start)
-            require_same(self.log, self._state)
-
-    # -- appending ---------------------------------------------------------------------------------------------------
-
-    def _records(self, count: int, size: int) -> list[NewRecord]:
-        rng = Random(f"{self.workload.salt} records {self._number}")
-        self._number += 1
-        now = self.clock.now_ms() + rng.choice((0, 0, 0, 1, 7, -5000))
-        return [NewRecord(b"%d.%d" % (self._number, n), rng.randbytes(size), now + n) for n in range(count)]
-
-    def _lead(self, data: bytes, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
-        epoch = self.log.latest_epoch or 0
-        self._next = self._state.appended([stamped(data, self._state.end, epoch)])
-        self.log.append_as_leader(memoryview(bytearray(data)), epoch, origin)
-        self.log.update_high_watermark(self.log.log_end_offset)
-
-    def _do_append(self, records: int, size: int, codec: int) -> None:
-        size = min(size, (self.config.segment_bytes - 200) // records - 30)
-        self._lead(bytes(build_batch(self._records(records, size), codec=Codec(codec))))
-
-    def _do_produce(self, producer_id: int, records: int, *, is_transactional: bool = False) -> None:
-        entry = self.log.producers.last_entry(producer_id)
-        epoch = max(self._epoch_of[producer_id], 0 if entry is None else entry.epoch)
-        sequence = 0 if entry is None or entry.epoch != epoch else entry.last_sequence + 1
-        data = build_batch(
-            self._records(records, 20), producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence,
-            is_transactional=is_transactional,
-        )  # fmt: skip
-        self._last_of[producer_id] = bytes(data)
-        self._lead(bytes(data))
-
-    def _do_again(self, producer_id: int) -> None:
-        entry = self.log.producers.last_entry(producer_id)
-        data = self._last_of.get(producer_id)
-        if entry is None or data is None:
-            return
-        sent = batch_of(data)
-        last = sent.base_sequence + sent.last_offset - sent.base_offset
-        if (sent.producer_epoch, last) == (entry.epoch, entry.last_sequence):
-            self.log.append_as_leader(memoryview(bytearray(data)), self.log.latest_epoch or 0)
-
-    def _do_txn(self, producer_id: int, records: int) -> None:
-        self._do_produce(producer_id, records, is_transactional=True)
-
-    def _do_end(self, producer_id: int, is_commit: bool) -> None:
-        entry = self.log.producers.last_entry(producer_id)
-        epoch = max(self._epoch_of[producer_id], 0 if entry is None else entry.epoch)
-        marker = EndTxnMarker(ControlType.COMMIT if is_commit else ControlType.ABORT, coordinator_epoch=self._number % 3)
-        if entry is not None:
-            marker = marker._replace(coordinator_epoch=max(marker.coordinator_epoch, entry.coordinator_epoch))
-        data = build_end_txn_marker(
-            marker, producer_id=producer_id, producer_epoch=epoch, timestamp_ms=self.clock.now_ms()
-        )
-        self._lead(bytes(data), AppendOrigin.COORDINATOR)
-
-    def _do_fence(self, producer_id: int) -> None:
-        entry = self.log.producers.last_entry(producer_id)
-        if entry is None or entry.txn_first_offset is None:
-            self._epoch_of[producer_id] = max(self._epoch_of[producer_id], -1 if entry is None else entry.epoch) + 1
-
-    def _do_follow(self, count: int, gap: int) -> None:
-        offset, epoch = self._state.end + gap, self.log.latest_epoch or 0
-        batches: list[Batch] = []
-        for _ in range(count):
-            data = bytes(build_batch(self._records(1 + self._number % 3, 20)))
-            batches.append(stamped(data, offset, epoch))
-            offset = batches[-1].end
-        self._next = self._state.appended(batches)
-        # One buffer is one write; what is left of it may end behind any of its batches.
-        self.log.append_as_follower(memoryview(bytearray(b"".join(batch.data for batch in batches))))
-        self.log.update_high_watermark(self.log.log_end_offset)
-
-    # -- everything else ---------------------------------------------------------------------------------------------
-
-    def _do_roll(self) -> None:
-        self.log.roll()
-
-    def _do_flush(self) -> None:
-        self.log.flush()
-
-    def _do_tick(self) -> None:
-        self.log.tick()
-
-    def _do_wait(self, seconds: int) -> None:
-        self.clock.advance(seconds=seconds)
-
-    def _do_truncate(self, back: int) -> None:
-        offset = max(self._state.end - back, 0)
-        if offset >= self._state.end:
-            self.log.truncate_to(offset)
-            return
-        first_base = self.log.segments[0].base_offset
-        self._lower_log_start(offset)
-        self._is_cutting = True
-        self._next = self._state.cut(offset) if offset >= first_base else State((), offset, offset, offset)
-        self._floor = min(self._floor, offset if offset >= first_base else 0)
-        self._deleted_to = min(self._deleted_to, offset)
-        self.log.truncate_to(offset)
-        self._forget_old_states()
-
-    def _do_begin(self, ahead: int) -> None:
-        offset = max(self._state.end + ahead, 0)
-        self._lower_log_start(offset)
-        self._is_cutting = True
-        self._next, self._floor, self._deleted_to = State((), offset, offset, offset), 0, 0
-        self.log.truncate_fully_and_start_at(offset)
-        self._forget_old_states()
-
-    def _lower_log_start(self, offset: int) -> None:
-        """Whoever truncates below the log start says so first: a log that ends below it would be thrown away."""
-        if offset < self._noted.log_start:
-            self._note(self._noted._replace(log_start=offset))
-
-    def _forget_old_states(self) -> None:
-        """A truncation is done: nothing may come back. The checkpoints follow."""
-        assert self._next is not None
-        self._state, self._next, self._is_cutting = self._next, None, False
-        self._do_checkpoint()
-
-    def _do_delete(self, forward: int) -> None:
-        offset = min(self._state.start + forward, self.log.high_watermark)
-        self._next = self._state._replace(start=max(offset, self._state.start))
-        self.log.delete_records(offset)
-
-    def _do_retain(self) -> None:
-        self._next = self._state._replace(start=self._state.end)  # or less: what goes is the engine's choice
-        self.log.delete_old_segments()
-        self._next = self._state._replace(start=self.log.log_start_offset)
-
-    def _do_lead(self) -> None:
-        latest = self.log.latest_epoch
-        self.log.assign_epoch_start_offset(0 if latest is None else latest + 1, self.log.log_end_offset)
-
-    def _do_id(self) -> None:
-        if self._topic_id is None:
-            self._topic_id, self._id_from = TOPIC_ID, self._state.end
-            self.log.assign_topic_id(TOPIC_ID)
-
-    # -- checkpoints and openings ------------------------------------------------------------------------------------
-
-    def _do_checkpoint(self) -> None:
-        self._note(Stop(self.log.recovery_point, self.log.log_start_offset))
-
-    def _note(self, stop: Stop) -> None:
-        if self._has_files:
-            OffsetCheckpoint(self._fs, join(ROOT, LOG_START_CHECKPOINT)).write({PARTITION: stop.log_start})
-            OffsetCheckpoint(self._fs, join(ROOT, RECOVERY_POINT_CHECKPOINT)).write({PARTITION: stop.recovery_point})
-        self._noted = stop
-
-    def _do_stop(self) -> None:
-        log = self.log
-        log.close()
-        self._floor = log.log_end_offset
-        self._do_checkpoint()
-        self._noted = self._noted._replace(is_clean=True)
-        if self._has_files:
-            CleanShutdownFile(self._fs, ROOT).write()
-        self._cut()
-        self._open()
-
-    def _do_kill(self) -> None:
-        self.log.release()
-        self._open()
-
-    def _do_crash(self, variant: int) -> None:
-        expected = self.expectation()
-        image = self._disk.after_crash(self.image_rng(variant))
-        self.log.release()
-        self._disk = image
-        self._fs = WatchedDisk(image, self._cut)
-        self._log, self._next = None, None
-        found = judge(image.copy(), expected, self.config, self.clock.now_ms(), self.image_rng(variant + 1))
-        self._state = found.state
-        self._floor = found.state.end  # what has survived a crash is on the disk
-        self._open()
-
-    def _open(self) -> None:
-        self._log = None
-        if self._has_files:
-            stop = read_stop(self._fs)
-        else:
-            stop = self._noted
-            self._noted = stop._replace(is_clean=False)
-        expected = self.expectation()
-        log = open_log(self._fs, stop, self.config, self.clock)
-        found = check(self._fs, log, stop, expected).state
-        if found.batches != self._state.batches:
-            raise Broken("work", f"{log}, by the model {self._state.batches}")  # nothing was lost since it was known
-        self._log, self._state = log, found
-        self._topic_id = log.topic_id  # an id that was not written yet is forgotten
-        log.update_high_watermark(log.log_end_offset)
-
-
-def require_same(log: UnifiedLog, state: State) -> None:
-    """A workload is only worth something if the model follows the log."""
-    ours, theirs = (state.start, state.end), (log.log_start_offset, log.log_end_offset)
-    if ours != theirs:
-        raise Broken("work", f"{log}, by the model from {ours[0]} to {ours[1]}")
-
-
-# -- campaigns ---------------------------------------------------------------------------------------------------------
+from tidelog.testing.disk import PowerLost
 
 
 class Failure(AssertionError):
     """A cut after which something did not hold, with the line that shows it again."""
 
-    def __init__(self, broken: Broken, workload: Workload, cut: int | None, variant: int = 0) -> None:
-        case = {**workload._asdict(), "cut": cut, "variant": variant}
+    def __init__(self, broken: Broken, run: Run, variant: int) -> None:
         self.kind = broken.kind
-        self.workload = workload
+        self.workload = run.workload._replace(steps=run.workload.steps[: run.step + 1])
+        self.cut = run.cuts
+        case = {**self.workload._asdict(), "cut": run.cuts, "variant": variant}
         command = f"python -m tests.property.crashes '{json.dumps(case, separators=(',', ':'))}'"
-        super().__init__(f"{broken}\n  cut {cut} of {len(workload.steps)} steps\n  {command}")
+        super().__init__(f"{broken}\n  cut {run.cuts}, in step {run.step + 1}: {self.workload.steps[-1:]}\n  {command}")
 
 
-def cut_everywhere(workload: Workload, variants: int = 1, from_step: int = -1) -> int:
+def cut_everywhere(
+    workload: Workload, variants: int = 1, from_step: int = -1, watched: type[WatchedDisk] = WatchedDisk
+) -> int:
     """Run a workload and judge every cut; how many there were. Raises Failure at the first that does not hold."""
     variant = 0
 
     def on_cut(run: Run) -> None:
         nonlocal variant
-        if run.step < from_step:
-            return
-        expected = run.expectation()
-        for variant in range(variants):
-            judge_image(run, expected, variant)
+        if run.step >= from_step:
+            expected = run.expectation()
+            for variant in range(variants):
+                judge_image(run, expected, variant)
 
-    run = Run(workload, on_cut)
+    run = Run(workload, on_cut, watched)
     try:
         run.run()
     except Broken as broken:
-        shown = workload._replace(steps=workload.steps[: run.step + 1])
-        raise Failure(broken, shown, run.cuts, variant) from broken
+        raise Failure(broken, run, variant) from broken
     return run.cuts * variants
 
 
@@ -467,26 +62,17 @@ def judge_image(run: Run, expected: Expectation, variant: int = 0) -> None:
     judge(run.disk.after_crash(rng), expected, run.config, run.clock.now_ms(), rng)
 
 
-def workloads(seed: int, *, unordered: bool = False) -> Iterator[Workload]:
-    """Random workloads without end."""
-    number = 0
-    while True:
-        yield random_workload(seed, number, unordered=unordered)
-        number += 1
-
-
 def run(seed: int, cuts: int) -> Counter[str]:
     """Judge random workloads until there were so many cuts. The first failure is raised, made small."""
     done: Counter[str] = Counter()
-    for workload in workloads(seed):
+    while done["cuts"] < cuts:
         try:
-            done["cuts"] += cut_everywhere(workload)
+            done["cuts"] += cut_everywhere(random_workload(seed, done["workloads"]))
         except Failure as failure:
-            raise shrunk(failure) from failure
+            smallest = shrunk(failure)
+            raise AssertionError(f"seed {seed}, workload {done['workloads']}: {failure}\nsmaller: {smallest}") from None
         done["workloads"] += 1
-        if done["cuts"] >= cuts:
-            return done
-    raise AssertionError("there is always another workload")
+    return done
 
 
 def survey(seed: int, cuts: int) -> tuple[Counter[str], dict[str, Failure]]:
@@ -495,59 +81,78 @@ def survey(seed: int, cuts: int) -> tuple[Counter[str], dict[str, Failure]]:
     examples: dict[str, Failure] = {}
 
     def on_cut(run: Run) -> None:
-        done["cuts"] += 1
+        done["disorder-cuts"] += 1
         try:
             judge_image(run, run.expectation())
         except Broken as broken:
-            done[broken.kind] += 1
-            if broken.kind not in examples:
-                steps = run.workload.steps[: run.step + 1]
-                examples[broken.kind] = Failure(broken, run.workload._replace(steps=steps), run.cuts)
+            note(run, broken)
 
-    for workload in workloads(seed, unordered=True):
+    def note(run: Run, broken: Broken) -> None:
+        done[f"disorder-{broken.kind.replace(' ', '-')}"] += 1
+        examples.setdefault(broken.kind, Failure(broken, run, 0))
+
+    number = 0
+    while done["disorder-cuts"] < cuts:
+        run = Run(random_workload(seed, number, unordered=True), on_cut)
+        number += 1
         try:
-            Run(workload, on_cut).run()
-        except Broken as broken:
-            done[f"ended by {broken.kind}"] += 1
-        if done["cuts"] >= cuts:
-            break
+            run.run()
+        except Broken as broken:  # a crash that was a step of the workload: there is no going on from it
+            note(run, broken)
     return done, examples
 
 
-def shrunk(failure: Failure, attempts: int = 300) -> Failure:
+def count_disorder(seed: int, cuts: int) -> Counter[str]:
+    """The counts of a survey."""
+    return survey(seed, cuts)[0]
+
+
+def shrunk(failure: Failure, attempts: int = 300, watched: type[WatchedDisk] = WatchedDisk) -> Failure:
     """The same kind of failure from fewer steps, as far as single steps can be spared."""
-    smallest = failure
-    is_smaller = True
-    while is_smaller and attempts > 0:
-        is_smaller = False
-        for number in reversed(range(len(smallest.workload.steps) - 1)):
-            attempts -= 1
-            steps = smallest.workload.steps
-            fewer = smallest.workload._replace(steps=[*steps[:number], *steps[number + 1 :]])
-            try:
-                cut_everywhere(fewer, variants=6, from_step=len(fewer.steps) - 2)
-            except Failure as another:
-                if another.kind == failure.kind:
-                    smallest, is_smaller = another, True
-                    break
-            if attempts <= 0:
-                break
+    smallest, number = failure, len(failure.workload.steps) - 2
+    while number >= 0 and attempts:
+        attempts -= 1
+        steps = smallest.workload.steps
+        fewer = smallest.workload._replace(steps=[*steps[:number], *steps[number + 1 :]])
+        number -= 1
+        try:
+            cut_everywhere(fewer, variants=6, from_step=len(fewer.steps) - 2, watched=watched)
+        except Failure as another:
+            if another.kind == failure.kind:
+                smallest, number = another, len(another.workload.steps) - 2  # what was needed may be so no longer
     return smallest
 
 
-def replay(case: dict[str, Any]) -> None:
-    """Show one case again: the power really goes at that call, and the engine is not told to go on."""
+def cut_at(workload: Workload, cut: int, variant: int = 0) -> Run:
+    """Run a workload to where the power really goes, with the call behind a cut; what that leaves is judged."""
+
+    def on_cut(run: Run) -> None:
+        if run.cuts == cut:
+            run.disk.cut_at(run.disk.calls + 1)
+
+    run = Run(workload, on_cut)
+    with suppress(PowerLost):
+        run.run()
+    judge_image(run, run.expectation(), variant)
+    return run
+
+
+def replay(case: dict[str, Any]) -> str:
+    """Judge one case again; what the disk was told before the cut, and what is wrong."""
     workload = Workload(case["settings"], case["steps"], case["salt"])
+    told: list[str] = []
 
     def on_cut(run: Run) -> None:
         if run.cuts == case["cut"]:
-            for line in run.disk.journal[-25:]:
-                print(line)  # noqa: T201
+            told.extend(run.disk.journal[-25:])
             judge_image(run, run.expectation(), case["variant"])
 
-    Run(workload, on_cut).run()
+    try:
+        Run(workload, on_cut).run()
+    except Broken as broken:
+        told.append(str(broken))
+    return "\n".join([*told, ""])
 
 
 if __name__ == "__main__":
-    replay(json.loads(sys.argv[1]))
-    print("nothing wrong")  # noqa: T201
+    sys.stdout.write(replay(json.loads(sys.argv[1])))

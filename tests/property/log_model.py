@@ -117,11 +117,17 @@ class LogModel:
         self.batches = [batch for batch in self.batches if batch.last_offset < offset]
         self.log_end = offset
         self.log_start = min(self.log_start, offset)
-        self.forget_ended(offset)
+        self.forget_ended()
 
-    def forget_ended(self, offset: int) -> None:
-        """The producers are loaded again: of transactions that ended it is not sure which are remembered."""
-        self.ended = [txn._replace(is_certain=False) for txn in self.ended if txn.marker_offset < offset]
+    def forget_ended(self) -> None:
+        """The producers are loaded again: of transactions that ended, any may be remembered until the next watermark.
+
+        A replay meets their markers once more, replicated or not, as far as no snapshot spares it that.
+        """
+        replayed = LogModel()
+        for batch in self.batches:
+            replayed.append(batch)
+        self.ended = [txn._replace(is_certain=False) for txn in replayed.ended]
 
     def start_anew(self, offset: int) -> None:
         """Drop everything."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
+from tidelog.errors import LogClosedError, StorageError
 from tidelog.records.varint import Buffer
 
 __all__ = [
@@ -97,8 +98,8 @@ class ReadFileSystem(Protocol):
 class FileSystem(ReadFileSystem, Protocol):
     """A file system that can be written to."""
 
-    def open_write(self, path: str) -> WriteFile:
-        """Open a file for reading and writing; it is created empty if it does not exist, and never cut."""
+    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
+        """Open a file for reading and writing, never cut; with `create` it is made, empty, if it does not exist."""
 
     def rename(self, source: str, target: str) -> None:
         """Give a file or directory another name in one step; a file of that name is replaced."""
@@ -118,10 +119,10 @@ class FileSystem(ReadFileSystem, Protocol):
     def sync_directory(self, path: str) -> None:
         """Return when the names in a directory are on the disk. Harmless if the directory is gone."""
 
-    def lock(self, path: str) -> FileLock:
+    def lock(self, path: str, *, shared: bool = False) -> FileLock:
         """Lock a file (created if missing) or a directory against every other process and every other caller.
 
-        Raises LockedError when somebody has it.
+        With `shared`, callers of this process who all say so have it together. Raises LockedError when somebody has it.
         """
 
 
@@ -148,6 +149,19 @@ def read_whole(fs: ReadFileSystem, path: str) -> bytes:
     """All bytes of a small file."""
     with opened(fs.open(path)) as file:
         return file.read(0, file.size)
+
+
+def open_existing(fs: FileSystem, path: str) -> WriteFile:
+    """Open a file that was there when it was last looked at; LogClosedError if it is gone with its log.
+
+    Renaming a directory for deletion, and deleting a segment, happen beside readers. That is no failure of the disk.
+    """
+    try:
+        return fs.open_write(path, create=False)
+    except StorageError as error:
+        if fs.stat(path) is None:
+            raise LogClosedError(f"{path} is gone") from error
+        raise
 
 
 def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:

@@ -73,20 +73,35 @@ def append_batches(
         info.first_offset, info.last_offset = duplicate.first_offset, duplicate.last_offset
         info.log_append_time_ms, info.is_duplicate = duplicate.timestamp_ms, True
         return info
-    local.append(buffer[:size] if len(buffer) != size else buffer, batches)
+    try:
+        _write(log, buffer[:size] if len(buffer) != size else buffer, batches, updates, completed)
+    except BaseException as error:  # also a key pressed: bytes may be in the file of which nothing is known here
+        log.fail(error)
+        raise
     info.size = size
+    if local.log_end.offset - local.recovery_point >= config.flush_messages:
+        log.flush()
+    return info
+
+
+def _write(
+    log: UnifiedLog,
+    buffer: memoryview,
+    batches: Sequence[BatchInfo],
+    updates: dict[int, ProducerAppendInfo],
+    completed: Sequence[CompletedTxn],
+) -> None:
+    """Write what was checked, and take over what it changes."""
+    log.local.append(buffer, batches)
     if updates:
         log.producers.apply(updates)
     for txn in completed:
         if txn.is_aborted:
-            local.segments.active.add_aborted(txn, log.producers.last_stable_offset(txn))
+            log.active_segment.add_aborted(txn, log.producers.last_stable_offset(txn))
         log.producers.complete_txn(txn)
-    log.producers.map_end_offset = last.last_offset + 1
+    log.producers.map_end_offset = batches[-1].last_offset + 1
     if updates:
         log.watermarks.follow_transactions()
-    if local.log_end.offset - local.recovery_point >= config.flush_messages:
-        log.flush()
-    return info
 
 
 def _assign_epochs(log: UnifiedLog, batches: Sequence[BatchInfo]) -> None:

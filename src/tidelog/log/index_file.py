@@ -24,7 +24,8 @@ from collections.abc import Iterator
 from typing import ClassVar, Generic, TypeVar
 
 from tidelog.errors import CorruptIndexError, InvalidRequestError, LogClosedError, OffsetOverflowError, StorageError
-from tidelog.log.files import FileSystem, ReadFile, WriteFile
+from tidelog.log.files import FileSystem, ReadFile, WriteFile, open_existing, parent_of
+from tidelog.log.open_files import OPEN_FILES
 from tidelog.records.java import MAX_INT32
 
 __all__ = ["IndexEntries", "IndexFile"]
@@ -310,6 +311,7 @@ class IndexFile:
         """Give the descriptor back without trimming; the next use opens the file again."""
         with self._lock:
             self._file = None
+        OPEN_FILES.closed(self)
 
     def delete(self) -> bool:
         """Let go of the file and remove it; whether there was one."""
@@ -337,6 +339,7 @@ class IndexFile:
         with self._lock:
             self._is_closed = True
             self._file = None
+        OPEN_FILES.closed(self)
 
     def _open(self) -> WriteFile:
         """The open file."""
@@ -344,9 +347,11 @@ class IndexFile:
         if file is not None:
             return file
         with self._lock:
-            if self._file is None:
-                self._file = self._opened_again() if self._is_counted else self._opened_first()
-            return self._file
+            file = self._file
+            if file is None:
+                file = self._file = self._opened_again() if self._is_counted else self._opened_first()
+        OPEN_FILES.opened(self)
+        return file
 
     def _opened_first(self) -> WriteFile:
         self._check_not_closed()
@@ -354,7 +359,7 @@ class IndexFile:
         is_new = not self.exists()
         if is_new and self.max_size < size:
             raise InvalidRequestError(f"{self._path}: a new index of {self.max_size} bytes, an entry takes {size}")
-        file = self._fs.open_write(self._path)
+        file = self._made() if is_new else open_existing(self._fs, self._path)
         if is_new:
             file.resize(self.max_size // size * size)
         self._capacity = file.size // size
@@ -364,12 +369,18 @@ class IndexFile:
 
     def _opened_again(self) -> WriteFile:
         self._check_not_closed()
-        if not self.exists():
-            raise StorageError(f"{self._path}: the index is gone")
-        file = self._fs.open_write(self._path)
+        file = open_existing(self._fs, self._path)
         if file.size // self.ROW.size < self._count:
             raise CorruptIndexError(f"{self._path}: {file.size} bytes, there were {self._count} entries")
         return file
+
+    def _made(self) -> WriteFile:
+        try:
+            return self._fs.open_write(self._path)
+        except StorageError as error:
+            if self._fs.stat(parent_of(self._path)) is None:  # renamed meanwhile, for deletion
+                raise LogClosedError(f"{self._path}: its directory is gone") from error
+            raise
 
     def _check_not_closed(self) -> None:
         if self._is_closed:

@@ -21,6 +21,7 @@ from tidelog.log.checkpoints import LeaderEpochCheckpoint
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
 from tidelog.log.files import FileLock, FileSystem, join, parent_of
+from tidelog.log.indexer import rebuild_indexes
 from tidelog.log.leader_epochs import LeaderEpochCache
 from tidelog.log.leftovers import settle_leftovers
 from tidelog.log.local_log import LocalLog
@@ -29,6 +30,7 @@ from tidelog.log.names import (
     LEADER_EPOCH_CHECKPOINT,
     LOCK_FILE,
     LOG_SUFFIX,
+    META_PROPERTIES,
     PARTITION_METADATA,
     TIME_INDEX_SUFFIX,
     file_name,
@@ -40,11 +42,11 @@ from tidelog.log.names import (
 from tidelog.log.partition_metadata import PartitionMetadataFile
 from tidelog.log.producer_rebuild import rebuild_producer_state
 from tidelog.log.producer_state import ProducerStateManager
-from tidelog.log.recovery import SegmentRecovery, rebuild_indexes
+from tidelog.log.recovery import SegmentRecovery
 from tidelog.log.segment import LogSegment
 from tidelog.log.segment_split import split_overflowed
 from tidelog.log.segments import LogSegments
-from tidelog.log.tasks import Call, Schedule, SlicedTask
+from tidelog.log.tasks import Call, Schedule, SlicedTask, Task
 from tidelog.log.unified_log import UnifiedLog
 
 __all__ = ["LogLoader"]
@@ -90,13 +92,16 @@ class LogLoader:
         self._is_deleted = is_delete_directory(directory.rpartition("/")[2])
         parse_directory_name(directory.rpartition("/")[2])
         self._is_locked = lock
+        self._deferred = _Deferred()
         self._locks: list[FileLock] = []
         self._epochs: LeaderEpochCache
         self._producers: ProducerStateManager
 
     def _enter(self) -> None:
         """Take the directory, with the first slice: what is abandoned before that has taken nothing."""
-        self._fs.make_directory(self._directory)
+        if self._fs.stat(self._directory) is None:
+            self._fs.make_directory(self._directory)
+            self._fs.sync_directory(parent_of(self._directory))  # nothing in it is flushed while it can vanish itself
         if self._is_locked:
             self._locks = self._lock()
         epoch_checkpoint = LeaderEpochCheckpoint(self._fs, join(self._directory, LEADER_EPOCH_CHECKPOINT))
@@ -105,9 +110,14 @@ class LogLoader:
         self._producers = self._new_producers()
 
     def _lock(self) -> list[FileLock]:
-        """The lock of the root, where a broker would take it, and the directory's own."""
-        root_lock = join(parent_of(self._directory), LOCK_FILE)
-        locks = [self._fs.lock(root_lock)] if self._fs.stat(root_lock) is not None else []
+        """The lock of the root, where a broker would take it, and the directory's own.
+
+        A broker that stops removes its lock file, so the root of one is known by its identity as well. Several logs of
+        one root may be open in this process.
+        """
+        root = parent_of(self._directory)
+        is_root = any(self._fs.stat(join(root, name)) is not None for name in (LOCK_FILE, META_PROPERTIES))
+        locks = [self._fs.lock(join(root, LOCK_FILE), shared=True)] if is_root else []
         try:
             locks.append(self._fs.lock(self._directory))
         except StorageError:
@@ -156,7 +166,7 @@ class LogLoader:
             else:
                 yield from self._recover()
                 log_end, recovery_point = self._settle_ends()
-                self._prepare_to_append(log_end)
+                yield from self._prepare_to_append(log_end)
             self._epochs.truncate_from_end(log_end)
             self._epochs.truncate_from_start(self._log_start)
             self._epochs.flush()
@@ -171,7 +181,7 @@ class LogLoader:
                 self._fs, self._directory, self._config, self._clock, self._rng, self._schedule, self.segments,
                 recovery_point=recovery_point, log_end_offset=log_end,
             )  # fmt: skip
-            return UnifiedLog(
+            log = UnifiedLog(
                 local,
                 self._producers,
                 self._epochs,
@@ -182,6 +192,9 @@ class LogLoader:
                 expiration_check_interval_ms=self._expiration_check_interval_ms,
                 on_failure=on_failure,
             )
+            for delay_ms, task in self._deferred.tasks:
+                log.later(task, delay_ms)
+            return log
         except BaseException:  # whatever it was, also that the task was abandoned: others may have the directory
             for lock in self._locks:
                 lock.release()
@@ -218,6 +231,7 @@ class LogLoader:
                         yield from self._recover_segment(segment)
                         segment.flush()  # the recovery point is beyond it: nobody will look at it again
                 self.segments.add(segment)
+                yield
 
     def _first_unflushed(self, names: Iterable[str]) -> int:
         """The base offset of the first segment that will be recovered anyway."""
@@ -257,8 +271,9 @@ class LogLoader:
             following = unflushed[number + 1 :]
             try:
                 bytes_cut = yield from self._recover_segment(segment, following)
-            except (CorruptIndexError, StorageError):
-                # Offsets that go back, or a disk that cannot read it: nothing in this segment can be believed.
+            except CorruptIndexError:
+                # Offsets that go back: nothing in this segment can be believed. What the disk refuses, now, is another
+                # matter: Kafka empties the segment then, too, and with it the log; we end the start and lose nothing.
                 if segment.size:
                     self._remove(following)
                 bytes_cut = segment.truncate_to(segment.base_offset)
@@ -310,13 +325,15 @@ class LogLoader:
         log_end = self.segments.active.next_offset() if log_end is None else log_end
         return log_end, min(self._recovery_point, log_end)
 
-    def _prepare_to_append(self, log_end: int) -> None:
+    def _prepare_to_append(self, log_end: int) -> Steps:
         """Make sure that the active segment's indexes end as the log does, and give them room."""
         active = self.segments.active
+        if self._is_clean:
+            active.note_end(log_end)
         if log_end > active.base_offset:  # else it is empty, or torn and left as Kafka leaves it
             active.check_last_time()
         if active.wrong_index is not None:
-            rebuild_indexes(active, self._config)
+            yield from rebuild_indexes(self._fs, active, self._config, is_active=True)
         active.resize_indexes(self._config.segment_index_bytes)
 
     def _remove(self, segments: tuple[LogSegment, ...]) -> None:
@@ -336,14 +353,24 @@ class LogLoader:
                 if path is not None:
                     self._fs.remove(path)
 
-        self._schedule.after(self._config.file_delete_delay_ms, Call("delete segments", delete))
+        self._deferred.after(self._config.file_delete_delay_ms, Call("delete segments", delete))
 
     def _split(self, segment: LogSegment) -> None:
         """Cut a segment whose offsets do not fit into several that do."""
         for gone in split_overflowed(
-            self._fs, self._directory, segment, self.segments, self._config, self._clock, self._rng, self._schedule
+            self._fs, self._directory, segment, self.segments, self._config, self._clock, self._rng, self._deferred
         ):
             self._producers.mark_snapshot_for_deletion(gone.base_offset)
+
+
+class _Deferred:
+    """What is to be done later, by the log that is not there yet."""
+
+    def __init__(self) -> None:
+        self.tasks: list[tuple[int, Task]] = []
+
+    def after(self, delay_ms: float, task: Task, owner: object = None) -> None:
+        self.tasks.append((int(delay_ms), task))
 
 
 class _Overflow(Exception):

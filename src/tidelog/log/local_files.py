@@ -15,7 +15,7 @@ import os
 import stat
 from contextlib import suppress
 
-from tidelog.errors import StorageError
+from tidelog.errors import StorageError, TooManyFilesError
 from tidelog.log.files import FileLock, FileStat, ReadFile, WriteFile
 from tidelog.log.locks import lock_path
 from tidelog.records.varint import Buffer
@@ -37,6 +37,8 @@ def storage_error(path: str, error: Exception) -> StorageError:
     StorageError('/a/b: No such file or directory')
     """
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return TooManyFilesError(f"{path}: {reason}")
     return StorageError(f"{path}: {reason}")
 
 
@@ -171,9 +173,9 @@ class LocalFileSystem:
             raise storage_error(path, error) from error
         return file
 
-    def open_write(self, path: str) -> WriteFile:
+    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
         try:
-            return LocalFile(path, os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
+            return LocalFile(path, os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o666))
         except _REFUSALS as error:
             raise storage_error(path, error) from error
 
@@ -227,9 +229,9 @@ class LocalFileSystem:
         finally:
             os.close(descriptor)
 
-    def lock(self, path: str) -> FileLock:
+    def lock(self, path: str, *, shared: bool = False) -> FileLock:
         try:
-            return lock_path(path)
+            return lock_path(path, shared=shared)
         except _REFUSALS as error:
             raise storage_error(path, error) from error
 

@@ -7,7 +7,7 @@ Kafka: kafka.log.LocalLog.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tidelog.errors import InvalidRequestError, LogClosedError, OffsetOutOfRangeError
 from tidelog.log.batch_info import BatchInfo
@@ -20,7 +20,7 @@ from tidelog.log.offsets import OffsetMetadata
 from tidelog.log.region import Region
 from tidelog.log.segment import LogSegment
 from tidelog.log.segments import LogSegments
-from tidelog.log.tasks import Call, Schedule
+from tidelog.log.tasks import Call, Schedule, Task
 from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.records.varint import Buffer
 
@@ -53,6 +53,8 @@ class LocalLog:
         self.recovery_point = recovery_point
         self.last_flushed_ms = clock.now_ms()
         self.is_closed = False
+        self.truncations = 0  # how often data was cut: a flush that was begun before proves nothing after
+        self.later: Callable[[Task, int], None] = lambda task, delay_ms: schedule.after(delay_ms, task)
         active = segments.active
         self.log_end = OffsetMetadata(log_end_offset, active.base_offset, active.size)
 
@@ -90,6 +92,7 @@ class LocalLog:
             active.become_inactive()
             # Nothing may reach the disk behind a hole: recovery could not tell it from what compaction leaves.
             active.flush()
+            self.fs.sync_directory(self.directory)
             segment = self._create(base_offset)
             self.segments.add(segment)
         self.set_log_end(self.log_end.offset)
@@ -145,7 +148,13 @@ class LocalLog:
             place = limit if offset == limit.offset else self.locate(offset)
             return Region(place, aborted=() if with_aborted else None)
         while segment is not None:
-            region = segment.read(offset, max_bytes, _end_in(segment, limit), at_least_one=at_least_one, trace=trace)
+            end = _end_in(segment, limit)
+            try:
+                region = segment.read(offset, max_bytes, end, at_least_one=at_least_one, trace=trace)
+            except LogClosedError:
+                if self.is_closed or self.segments.get(segment.base_offset) is segment:
+                    raise
+                raise OffsetOutOfRangeError(f"offset {offset} of {self.directory} was deleted meanwhile") from None
             if region is not None:
                 return self._with_aborted(offset, segment, region) if with_aborted else region
             # Compaction can leave nothing at the end of a segment: the next one goes on.
@@ -185,18 +194,23 @@ class LocalLog:
 
     def truncate_to(self, offset: int) -> list[LogSegment]:
         """Cut everything from `offset` on; the segments that went as a whole."""
+        kept = self.segments.floor(offset)
+        assert kept is not None
+        cut_from = kept.find_offset(offset)  # before anything goes: damage there must not leave half a truncation
+        self.truncations += 1
         gone = [segment for segment in self.segments if segment.base_offset > offset]
         # The last one first, and all of them before anything is cut: what a crash leaves is a beginning of the log.
         self.remove(gone[::-1])
         self.fs.sync_directory(self.directory)
-        self.segments.active.truncate_to(offset)
-        self.segments.active.flush()  # or what is appended next could have old batches behind it
+        kept.cut(offset, cut_from)
+        kept.flush()  # or what is appended next could have old batches behind it
         self.set_log_end(offset)
         return gone
 
     def truncate_fully(self, offset: int) -> list[LogSegment]:
         """Drop every segment and begin anew at `offset`; the segments that went."""
         self.ensure_open()
+        self.truncations += 1
         gone = list(self.segments)
         self.remove(gone[:0:-1])
         self._replace(gone[0], offset)
@@ -224,7 +238,11 @@ class LocalLog:
         if at_once:
             delete()
         else:
-            self.schedule.after(self.config.file_delete_delay_ms, Call("delete segments", delete))
+            self.later(Call("delete segments", delete), self.config.file_delete_delay_ms)
+
+    def wrong_indexes(self) -> list[LogSegment]:
+        """The segments of which a reader has found an index that does not fit the log."""
+        return [segment for segment in self.segments if segment.wrong_index is not None]
 
     # -- flushing ------------------------------------------------------------------------------------------------
 

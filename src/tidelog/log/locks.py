@@ -27,7 +27,7 @@ from contextlib import suppress
 
 from tidelog.errors import LockedError
 
-__all__ = ["HeldLock", "lock_path"]
+__all__ = ["HeldLock", "LockShare", "lock_path"]
 
 _TRIES = 100
 # struct flock of 64-bit Linux: type, whence, start, length (0: to the end, however far), process (0: of the file).
@@ -40,10 +40,11 @@ _held: dict[tuple[int, int], "HeldLock"] = {}  # by device and inode
 class HeldLock:
     """A lock that this process has, until `release`. Dropping the object does not release it."""
 
-    __slots__ = ("_descriptor", "_inode", "path")
+    __slots__ = ("_descriptor", "_inode", "path", "shares")
 
-    def __init__(self, path: str, descriptor: int, inode: tuple[int, int]) -> None:
+    def __init__(self, path: str, descriptor: int, inode: tuple[int, int], *, is_shared: bool = False) -> None:
         self.path = path
+        self.shares: set[LockShare] | None = set() if is_shared else None
         self._descriptor = descriptor
         self._inode = inode
 
@@ -57,23 +58,60 @@ class HeldLock:
         return f"HeldLock({self.path!r})"
 
 
-def lock_path(path: str) -> HeldLock:
+class LockShare:
+    """The share of one caller in a lock that several of this process have. The last to release it lets others in."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self, lock: HeldLock) -> None:
+        self._lock = lock
+        assert lock.shares is not None
+        lock.shares.add(self)
+
+    def release(self) -> None:
+        shares = self._lock.shares
+        assert shares is not None
+        with _mutex:
+            was_last = shares == {self}
+            shares.discard(self)
+        if was_last:
+            self._lock.release()
+
+
+def lock_path(path: str, *, shared: bool = False) -> HeldLock | LockShare:
     """Lock a file, created if it is missing, or a directory. OSError is what the system refused.
 
-    Raises LockedError when somebody has it.
+    Callers who all ask for a `shared` lock have it together. Raises LockedError when somebody has it.
     """
     with _mutex:
-        for _ in range(_TRIES):
-            with suppress(FileNotFoundError):
-                _check_not_held(path, _inode_of(os.stat(path)))
-            descriptor, inode = _open_locked(path)
-            # Whoever had it before may have removed the file between our opening and locking, as Kafka does when it
-            # stops. Then this lock is on a file without a name, and keeps out nobody.
-            with suppress(FileNotFoundError):
-                if _inode_of(os.stat(path)) == inode:
-                    lock = _held[inode] = HeldLock(path, descriptor, inode)
-                    return lock
-            os.close(descriptor)
+        if shared:
+            held = _shared_lock_of(path)
+            if held is not None:
+                return LockShare(held)
+        lock = _take(path, is_shared=shared)
+        return LockShare(lock) if shared else lock
+
+
+def _shared_lock_of(path: str) -> HeldLock | None:
+    with suppress(FileNotFoundError):
+        held = _held.get(_inode_of(os.stat(path)))
+        if held is not None and held.shares:
+            return held
+    return None
+
+
+def _take(path: str, *, is_shared: bool) -> HeldLock:
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            _check_not_held(path, _inode_of(os.stat(path)))
+        descriptor, inode = _open_locked(path)
+        # Whoever had it before may have removed the file between our opening and locking, as Kafka does when it
+        # stops. Then this lock is on a file without a name, and keeps out nobody.
+        with suppress(FileNotFoundError):
+            if _inode_of(os.stat(path)) == inode:
+                lock = _held[inode] = HeldLock(path, descriptor, inode, is_shared=is_shared)
+                return lock
+        os.close(descriptor)
     raise LockedError(f"{path}: others keep taking and removing it")
 
 

@@ -1,16 +1,17 @@
 """The `.log` file of a segment: batches back to back, from position 0, nothing else.
 
 With `preallocate` the file is longer than its batches while it is written to; `size` is where the batches end. A file
-is opened when somebody first reads or writes it, so a log of a thousand segments does not hold a thousand descriptors
-open because it was loaded.
+is opened when somebody first reads or writes it, and may be let go when too many are open (open_files.py).
 """
 
+import threading
 from collections.abc import Iterator
 
-from tidelog.errors import CorruptionError, InvalidRequestError
+from tidelog.errors import CorruptionError, InvalidRequestError, LogClosedError
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_scan import scan_batches
-from tidelog.log.files import FileSystem, WriteFile
+from tidelog.log.files import FileSystem, WriteFile, open_existing
+from tidelog.log.open_files import OPEN_FILES
 from tidelog.records.java import MAX_INT32
 from tidelog.records.varint import Buffer
 
@@ -20,22 +21,25 @@ __all__ = ["LogFile"]
 class LogFile:
     """A `.log` file and the number of bytes in it that are batches."""
 
-    __slots__ = ("_file", "_fs", "path", "size")
+    __slots__ = ("_file", "_fs", "_is_closed", "_lock", "path", "size")
 
     def __init__(self, fs: FileSystem, path: str, size: int) -> None:
         self._fs = fs
         self._file: WriteFile | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()  # whoever comes first opens the file, and not while it gets another name
         self.path = path
         self.size = size  # set after the bytes are written: other threads read up to here
 
     @classmethod
     def create(cls, fs: FileSystem, path: str, preallocated_size: int = 0) -> "LogFile":
         """Create an empty file, with room for `preallocated_size` bytes."""
-        log = cls(fs, path, 0)
+        file = fs.open_write(path)
         if preallocated_size:
-            log.file.resize(preallocated_size)
-        else:
-            log.file  # noqa: B018 - opening creates it
+            file.resize(preallocated_size)
+        log = cls(fs, path, 0)
+        log._file = file
+        OPEN_FILES.opened(log)
         return log
 
     @classmethod
@@ -49,10 +53,18 @@ class LogFile:
 
     @property
     def file(self) -> WriteFile:
-        """The open file."""
+        """The open file. A reader that comes when the segment is gone gets LogClosedError; it never makes one."""
         file = self._file
-        if file is None:
-            file = self._file = self._fs.open_write(self.path)
+        return self._open() if file is None else file
+
+    def _open(self) -> WriteFile:
+        with self._lock:
+            file = self._file
+            if file is None:
+                if self._is_closed:
+                    raise LogClosedError(f"{self.path}: the segment was closed")
+                file = self._file = open_existing(self._fs, self.path)
+        OPEN_FILES.opened(self)
         return file
 
     @property
@@ -67,7 +79,7 @@ class LogFile:
         end = size + len(data)
         if end > MAX_INT32:
             raise InvalidRequestError(f"{self.path}: {end} bytes, a segment has at most {MAX_INT32}")
-        (self._file or self.file).write_at(size, data)
+        (self._file or self._open()).write_at(size, data)
         self.size = end
 
     def batches(self, start: int = 0, end: int | None = None) -> Iterator[BatchInfo]:
@@ -93,27 +105,42 @@ class LogFile:
         self.file.sync()
 
     def close(self) -> None:
-        """Trim and close."""
-        if self._file is not None:
-            self.trim()
-            self.release()
+        """Trim and close, for good."""
+        try:
+            if self._file is not None:
+                self.trim()
+        finally:
+            self._let_go()
 
     def release(self) -> None:
         """Forget the descriptor: it is closed when the last region that uses it goes. A later use opens it again."""
-        self._file = None
+        with self._lock:
+            self._file = None
+        OPEN_FILES.closed(self)
 
     def delete(self) -> bool:
         """Remove the file; whether there was one. Regions that hold it keep their bytes."""
-        self.release()
+        self._let_go()
         return self._fs.remove(self.path)
+
+    def _let_go(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            self._file = None
+        OPEN_FILES.closed(self)
 
     def rename_to(self, path: str) -> None:
         """Give the file another name."""
-        self._fs.rename(self.path, path)
-        self.moved_to(path)
+        with self._lock:
+            self._fs.rename(self.path, path)
+            self._move(path)
 
     def moved_to(self, path: str) -> None:
         """Note that the file has another path now, because its directory was renamed."""
+        with self._lock:
+            self._move(path)
+
+    def _move(self, path: str) -> None:
         self.path = path
         if self._file is not None:
             self._file.path = path

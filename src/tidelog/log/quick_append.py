@@ -2,8 +2,8 @@
 
 Nearly every batch that a broker takes is uncompressed or of the topic's codec, continues its producer's sequence, fits
 the active segment and needs no new checksum. For those this function does in one piece what the general path
-(`UnifiedLog._append_batches`) does in many: same checks, same bytes, same state. Whatever is the least unusual, it
-leaves alone, untouched, for the general path to take, refuse and explain.
+(`append_batches` in full_append.py) does in many: same checks, same bytes, same state. Whatever is the least unusual,
+it leaves alone, untouched, for the general path to take, refuse and explain.
 
 The general path is the truth; tests/property/test_quick_append.py compares the two.
 """
@@ -14,7 +14,6 @@ import struct
 from ctypes import addressof, c_char
 from typing import TYPE_CHECKING, Any
 
-from tidelog.errors import StorageError
 from tidelog.log.analysis import AppendInfo
 from tidelog.log.offsets import OffsetMetadata
 from tidelog.log.producer_entry import MAX_CACHED_BATCHES, BatchMetadata
@@ -104,22 +103,22 @@ class QuickAppend:
         segment = local.segments.active
         if segment.should_roll(config, size, max_timestamp_ms, last_offset, now_ms):
             return None
+        next_offset = last_offset + 1
         _STAMP.pack_into(buffer, 0, first_offset, length, leader_epoch)
         try:
             position = segment.write(buffer, max_timestamp_ms)
             segment.note(last_offset, position, size, max_timestamp_ms)
-        except StorageError as error:
+            local.log_end = OffsetMetadata(next_offset, segment.base_offset, position + size)
+            if entry is not None:
+                batches = entry.batches
+                batches.append(BatchMetadata(sequence + delta, last_offset, delta, max_timestamp_ms))
+                if len(batches) > MAX_CACHED_BATCHES:
+                    del batches[0]
+                entry.last_timestamp_ms = max_timestamp_ms
+            log.producers.map_end_offset = next_offset
+        except BaseException as error:  # also a key pressed: bytes may be in the file of which nothing is known here
             log.fail(error)
             raise
-        next_offset = last_offset + 1
-        local.log_end = OffsetMetadata(next_offset, segment.base_offset, position + size)
-        if entry is not None:
-            batches = entry.batches
-            batches.append(BatchMetadata(sequence + delta, last_offset, delta, max_timestamp_ms))
-            if len(batches) > MAX_CACHED_BATCHES:
-                del batches[0]
-            entry.last_timestamp_ms = max_timestamp_ms
-        log.producers.map_end_offset = next_offset
         if next_offset - local.recovery_point >= config.flush_messages:
             log.flush()
         return AppendInfo(first_offset, last_offset, max_timestamp_ms, -1, log.log_start_offset, size)

@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator
 
 from tidelog.errors import (
     CorruptIndexError,
-    CorruptionError,
     InvalidRecordError,
     InvalidRequestError,
-    OffsetOverflowError,
 )
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_windows import BatchWindow, read_windows
 from tidelog.log.config import LogConfig
+from tidelog.log.indexer import Indexer
 from tidelog.log.leader_epochs import LeaderEpochCache
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.producer_append import ProducerAppendInfo
@@ -25,11 +24,10 @@ from tidelog.log.producer_rebuild import worth_replaying
 from tidelog.log.producer_state import ProducerStateManager
 from tidelog.log.producer_txn import CompletedTxn
 from tidelog.log.segment import LogSegment
-from tidelog.log.time_index import TimestampOffset
 from tidelog.records.batch import MAGIC, PREFIX_SIZE, RecordBatch
 from tidelog.records.control import end_txn_marker_of
 
-__all__ = ["SegmentRecovery", "rebuild_indexes"]
+__all__ = ["SegmentRecovery"]
 
 _SECTOR = 512  # bytes that a disk writes as one, or a divisor of it
 
@@ -53,13 +51,13 @@ class SegmentRecovery:
         self._segment = segment
         self._producers = producers
         self._epochs = epochs
-        self._indexer = _Indexer(segment, config.index_interval_bytes)
+        self._interval = config.index_interval_bytes
         self._last_offset = segment.base_offset - 1  # of the batch before the next one
 
     def run(self) -> Iterator[None]:
         """Recover, yielding after each stretch. Raises CorruptIndexError where offsets go back."""
         segment = self._segment
-        self._indexer.start()
+        self._indexer = Indexer(segment.offset_index, segment.time_index, self._interval)
         segment.txn_index.reset()
         for window in read_windows(segment.log.file, 0, segment.size, verify=True):
             if not self._take(window):
@@ -73,6 +71,9 @@ class SegmentRecovery:
         if self.bytes_cut:
             segment.log.flush()  # or what is appended next could have the old bytes behind it
         self._indexer.finish()
+        segment.max_timestamp = self._indexer.max_timestamp
+        segment.wrong_index = None
+        segment.release_indexes()
 
     def _take(self, window: BatchWindow) -> bool:
         """Take in a window; False if the segment ends in it.
@@ -101,7 +102,7 @@ class SegmentRecovery:
             if (first_offsets[1:] > last_offsets[:-1]).all():
                 return None
         for number, batch in enumerate(window.batches):
-            if batch.last_offset <= before and (
+            if batch.base_offset <= before and (
                 batch.last_offset < self._segment.base_offset or _has_lost_head(window.bytes_of(batch), batch.position)
             ):
                 return number
@@ -162,86 +163,3 @@ def _has_lost_head(data: memoryview, position: int) -> bool:
     """Whether nothing is left of a batch up to the next boundary of sectors, which lies before the end of its size."""
     head = -position % _SECTOR
     return 0 < head < PREFIX_SIZE and not any(data[:head])
-
-
-class _Indexer:
-    """The offset and time index of a segment, made anew from its batches."""
-
-    def __init__(self, segment: LogSegment, interval: int) -> None:
-        self.position = 0  # of the next batch
-        self._segment = segment
-        self._interval = interval
-        self._last_indexed = 0
-
-    def start(self) -> None:
-        """Empty both indexes and give them room."""
-        segment = self._segment
-        for index in (segment.offset_index, segment.time_index):
-            index.truncate()
-            index.resize(index.max_size)
-        segment.max_timestamp = TimestampOffset(-1, segment.base_offset)
-
-    def add(self, batch: BatchInfo) -> None:
-        """Note the next batch."""
-        segment = self._segment
-        if not segment.fits(batch.last_offset):
-            raise OffsetOverflowError(
-                f"offset {batch.last_offset} does not fit a segment of base offset {segment.base_offset}"
-            )
-        if batch.max_timestamp_ms > segment.max_timestamp.timestamp_ms:
-            segment.max_timestamp = TimestampOffset(batch.max_timestamp_ms, batch.last_offset)
-        if self.position - self._last_indexed > self._interval:
-            segment.index_batch(batch.last_offset, self.position)
-            self._last_indexed = self.position
-        self.position += batch.size
-
-    def add_window(self, window: BatchWindow) -> bool:
-        """Note all batches of a window at once, by a kernel; False, and nothing done, if that is not possible."""
-        if window.scan is None:
-            return False
-        from tidelog.kernels.indexing import IndexState, index_batches
-
-        segment = self._segment
-        offsets, times = segment.offset_index, segment.time_index
-        is_empty = not offsets.entries
-        state = IndexState(
-            self._last_indexed,
-            *segment.max_timestamp,
-            segment.base_offset - 1 if is_empty else offsets.last_offset,
-            *times.last_entry,
-        )
-        entries = index_batches(
-            window.scan, start=window.position, base_offset=segment.base_offset, interval=self._interval, state=state
-        )
-        if entries is None or not (offsets.has_room(entries.offsets) and times.has_room(entries.times)):
-            return False
-        offsets.extend(entries.offsets)
-        times.extend(entries.times)
-        self._last_indexed = entries.state.last_indexed
-        segment.max_timestamp = TimestampOffset(entries.state.max_timestamp_ms, entries.state.offset_of_max)
-        self.position = window.end
-        return True
-
-    def finish(self) -> None:
-        """Write the last time entry and trim."""
-        segment = self._segment
-        segment.offset_index.trim()
-        segment.time_index.maybe_append(*segment.max_timestamp, skip_full=True)
-        segment.time_index.trim()
-        segment.wrong_index = None
-
-
-def rebuild_indexes(segment: LogSegment, config: LogConfig) -> None:
-    """Make the offset and time index of a segment anew, of which a reader found one to be wrong."""
-    indexer = _Indexer(segment, config.index_interval_bytes)
-    indexer.start()
-    try:
-        for batch in segment.log.batches():
-            indexer.add(batch)
-        indexer.finish()
-    except (CorruptionError, InvalidRequestError, OffsetOverflowError):
-        # The log itself is damaged from here on, or the index is full: what was indexed before is right.
-        segment.offset_index.trim()
-        segment.time_index.trim()
-        segment.max_timestamp = None
-        segment.wrong_index = None

@@ -9,6 +9,7 @@ Kafka: org.apache.kafka.storage.internals.log.LogSegment.
 """
 
 import random
+import threading
 from collections.abc import Sequence
 
 from tidelog.errors import (
@@ -77,6 +78,11 @@ class LogSegment:
         self._created_ms = clock.now_ms()
         self._bytes_since_index = 0
         self._max: TimestampOffset | None = None  # None: not looked up yet
+        self._max_lock = threading.Lock()  # readers may look it up too, and must not store what is old by then
+        self._cuts = 0
+        self._tail: tuple[int, int] | None = (
+            None  # the log end and its position, if bytes follow that it does not count
+        )
         self._first_timestamp_ms: int | None = None  # of the first batch; None: not looked up yet, or empty
 
     @classmethod
@@ -156,22 +162,21 @@ class LogSegment:
 
     def write(self, data: Buffer, first_timestamp_ms: int) -> int:
         """Write bytes behind the last batch; where. The batches in them must be noted next, one by one."""
+        if self._tail is not None:
+            self._cut_tail(*self._tail)
         log = self.log
         start = log.size
         if start == 0:
             self._first_timestamp_ms = first_timestamp_ms
         if self._max is None:
             # Looked up before the write: the time entry of a batch must not know of the batches behind it.
-            self._max = self._look_up_max_timestamp()
+            self._load_max()
         log.append(data)
         return start
 
     def note(self, last_offset: int, position: int, size: int, max_timestamp_ms: int) -> None:
         """Index a batch that was written, if enough bytes lie between it and the last indexed one."""
-        latest = self._max
-        if latest is None:
-            latest = self.max_timestamp
-        if max_timestamp_ms > latest.timestamp_ms:
+        if max_timestamp_ms > self.max_timestamp.timestamp_ms:
             self._max = TimestampOffset(max_timestamp_ms, last_offset)
         if self._bytes_since_index > self._index_interval:
             self.index_batch(last_offset, position)
@@ -198,13 +203,23 @@ class LogSegment:
     @property
     def max_timestamp(self) -> TimestampOffset:
         """The largest timestamp, and the last offset of the batch that has it; (-1, base offset) if there is none."""
-        if self._max is None:
-            self._max = self._look_up_max_timestamp()
-        return self._max
+        known = self._max
+        return self._load_max() if known is None else known
 
     @max_timestamp.setter
     def max_timestamp(self, value: TimestampOffset | None) -> None:
-        self._max = value
+        with self._max_lock:
+            self._cuts += 1
+            self._max = value
+
+    def _load_max(self) -> TimestampOffset:
+        """Look the largest timestamp up, and remember it unless the owner has set or cut something meanwhile."""
+        cuts = self._cuts
+        found = self._look_up_max_timestamp()
+        with self._max_lock:
+            if self._max is None and cuts == self._cuts:
+                self._max = found
+            return self._max or found
 
     def _look_up_max_timestamp(self) -> TimestampOffset:
         """What the last entry of the time index says, unless the batches behind it know better."""
@@ -356,11 +371,23 @@ class LogSegment:
         self.txn_index.sanity_check()
 
     def become_inactive(self) -> None:
-        """What a roll does to the segment it leaves: the last time entry, and no spare room in any file."""
-        self.time_index.maybe_append(*self.max_timestamp, skip_full=True)
-        self.offset_index.trim()
-        self.time_index.trim()
-        self.log.trim()
+        """What a roll does to the segment it leaves: the last time entry, no spare room, and fewer open files."""
+        self._load_max()
+        self.seal()
+        self.release_indexes()
+
+    def release_indexes(self) -> None:
+        """Let go of the index files; whoever looks something up opens them again."""
+        self.offset_index.release()
+        self.time_index.release()
+
+    def take_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        """Put rebuilt indexes in the place of the ones that were wrong."""
+        offset_index.rename_to(self.offset_index.path)
+        time_index.rename_to(self.time_index.path)
+        self.release_indexes()  # a reader that is at it goes on with what it has
+        self.offset_index, self.time_index = offset_index, time_index
+        self.wrong_index = None
 
     def resize_indexes(self, size: int) -> None:
         """Give both indexes room for a growing segment."""
@@ -369,18 +396,42 @@ class LogSegment:
 
     def truncate_to(self, offset: int) -> int:
         """Cut the batch that holds `offset` and all behind it; how many bytes went."""
-        found = self.find_offset(offset)
+        return self.cut(offset, self.find_offset(offset))
+
+    def cut(self, offset: int, first: BatchInfo | None) -> int:
+        """Cut the batch that holds `offset`, found before (None: there is none), and all behind it."""
+        return self._cut_files(offset, first.position if first else self.size)
+
+    def _cut_files(self, offset: int, position: int) -> int:
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
         self.resize_indexes(self.offset_index.max_size)
-        cut = self.log.truncate_to(found.position) if found else 0
+        cut = self.log.truncate_to(position)
         if not self.size:
             self._created_ms = self._clock.now_ms()
             self._first_timestamp_ms = None
         self._bytes_since_index = 0
-        self._max = None
+        self._tail = None
+        self.max_timestamp = None
         return cut
+
+    def note_end(self, log_end: int) -> None:
+        """Remember what lies behind the last batch below `log_end`; the first append cuts it off.
+
+        After a clean stop nothing is repaired, and damage may have left half a batch, or batches that the log end does
+        not count. As long as nobody appends they stay, as Kafka leaves them. To append behind them would be to lose it.
+        """
+        end = 0
+        for batch in self.lookup().batches_from(log_end):
+            if batch.last_offset >= log_end:
+                break
+            end = batch.position + batch.size
+        self._tail = (log_end, end) if end < self.size else None
+
+    def _cut_tail(self, log_end: int, position: int) -> None:
+        self._cut_files(log_end, position)
+        self.log.flush()
 
     def flush(self) -> None:
         """Return when log and indexes are on the disk. Index files that do not exist yet are created."""

@@ -17,7 +17,7 @@ from tidelog.log.names import CLEANED
 from tidelog.log.segment import LogSegment
 from tidelog.log.segment_swap import replace_segments
 from tidelog.log.segments import LogSegments
-from tidelog.log.tasks import Schedule
+from tidelog.log.tasks import Later
 from tidelog.records.batches import batch_of
 
 __all__ = ["split_overflowed"]
@@ -31,7 +31,7 @@ def split_overflowed(
     config: LogConfig,
     clock: Clock,
     rng: random.Random,
-    schedule: Schedule,
+    later: Later,
 ) -> list[LogSegment]:
     """Replace `segment` by several; the segments whose base offset is in use no longer."""
     ends = [batch.last_offset for batch in segment.log.batches()]
@@ -61,4 +61,4 @@ def split_overflowed(
         for part in parts:
             part.delete()
         raise
-    return replace_segments(fs, directory, segments, parts, [segment], config, schedule)
+    return replace_segments(fs, directory, segments, parts, [segment], config, later)

@@ -15,7 +15,7 @@ from tidelog.log.files import FileSystem
 from tidelog.log.names import CLEANED, DELETED, SWAP
 from tidelog.log.segment import LogSegment
 from tidelog.log.segments import LogSegments
-from tidelog.log.tasks import Call, Schedule
+from tidelog.log.tasks import Call, Later
 
 __all__ = ["replace_segments"]
 
@@ -27,7 +27,7 @@ def replace_segments(
     new: Sequence[LogSegment],
     old: Sequence[LogSegment],
     config: LogConfig,
-    schedule: Schedule,
+    later: Later,
 ) -> list[LogSegment]:
     """Replace `old`, which are part of the log or not loaded yet, by `new`, whose files end in `.cleaned`.
 
@@ -51,7 +51,7 @@ def replace_segments(
         for segment in replaced:
             segment.delete()
 
-    schedule.after(config.file_delete_delay_ms, Call("delete segments", delete))
+    later.after(config.file_delete_delay_ms, Call("delete segments", delete))
     for segment in in_order:
         segment.change_suffix(SWAP, "")
         fs.sync_directory(directory)

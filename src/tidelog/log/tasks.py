@@ -2,19 +2,26 @@
 
 Nothing in the engine has a thread of its own. Whatever takes long (loading, recovery, deletion, flushing) is a `Task`
 that its host moves on, a budget of milliseconds at a time. A `Schedule` holds the tasks of a log, or of many logs, by
-the time they are due; `run_due` is the heartbeat. Tasks that wait for the disk say so (`waits_for_disk`), so that a
-host with threads to spare can take those out and run them beside its own.
+the time they are due; `run_due` is the heartbeat. It goes by the monotonic clock: an administrator who sets the wall
+clock back does not put off a flush.
+
+Tasks that wait for the disk say so (`waits_for_disk`). A host with threads to spare takes those out
+(`take_disk_tasks`), runs `step` in a thread of its own, and calls `finish` where it calls everything else of the log:
+in the thread of its owner. What `step` does beside the owner is to wait; what it found out is noted in `finish`.
 """
 
 import heapq
 from collections.abc import Callable, Generator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from tidelog.errors import StorageError
 from tidelog.log.clock import Clock
 
 Result = TypeVar("Result")
 
-__all__ = ["Call", "Schedule", "SlicedTask", "Task"]
+__all__ = ["Call", "Later", "Schedule", "SlicedTask", "Task"]
+
+OnError = Callable[[StorageError], object]
 
 
 class Task(Protocol):
@@ -22,30 +29,61 @@ class Task(Protocol):
 
     name: str
     waits_for_disk: bool
+    on_error: OnError | None  # told of a disk error, which is then not raised; the log the task belongs to
 
     def step(self, budget_ms: float) -> bool:
         """Work for about `budget_ms`; whether all is done."""
+
+    def finish(self) -> None:
+        """What is left to do in the thread of the owner, after the last step."""
 
     def abandon(self) -> None:
         """Stop for good. What was done so far stays, as after a crash."""
 
 
 class Call:
-    """A task of one step."""
+    """A task of one step, and of what its owner does behind it.
 
-    def __init__(self, name: str, function: Callable[[], object], *, waits_for_disk: bool = False) -> None:
+    A disk error goes to `on_error`, which takes its log offline; without one it is raised to whoever runs the task.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[], object],
+        *,
+        then: Callable[[], object] | None = None,
+        waits_for_disk: bool = False,
+        on_error: OnError | None = None,
+    ) -> None:
         self.name = name
         self.waits_for_disk = waits_for_disk
         self._function = function
+        self._then = then
+        self.on_error = on_error
         self._is_abandoned = False
 
     def step(self, budget_ms: float) -> bool:
-        if not self._is_abandoned:
-            self._function()
+        self._run(self._function)
         return True
+
+    def finish(self) -> None:
+        if self._then is not None:
+            self._run(self._then)
 
     def abandon(self) -> None:
         self._is_abandoned = True
+
+    def _run(self, function: Callable[[], object]) -> None:
+        if self._is_abandoned:
+            return
+        try:
+            function()
+        except StorageError as error:
+            self._is_abandoned = True
+            if self.on_error is None:
+                raise
+            self.on_error(error)
 
 
 class SlicedTask(Generic[Result]):
@@ -63,15 +101,21 @@ class SlicedTask(Generic[Result]):
 
     waits_for_disk = False
 
-    def __init__(self, name: str, work: Generator[object, None, Result], clock: Clock) -> None:
+    def __init__(
+        self, name: str, work: Generator[object, None, Result], clock: Clock, *, on_error: OnError | None = None
+    ) -> None:
         self.name = name
         self.result: Result | None = None
         self.is_done = False
         self._work = work
         self._clock = clock
+        self.on_error = on_error
+        self._failure: BaseException | None = None
 
     def step(self, budget_ms: float) -> bool:
-        """Run until the budget is spent; at least one slice."""
+        """Run until the budget is spent; at least one slice. Work that failed fails again."""
+        if self._failure is not None:
+            raise self._failure
         deadline = self._clock.monotonic_ms() + budget_ms
         while not self.is_done:
             try:
@@ -79,6 +123,16 @@ class SlicedTask(Generic[Result]):
             except StopIteration as end:
                 self.is_done, self.result = True, end.value
                 break
+            except StorageError as error:
+                if self.on_error is None:
+                    self._failure = error
+                    raise
+                self.is_done = True
+                self.on_error(error)
+                break
+            except BaseException as error:
+                self._failure = error
+                raise
             if self._clock.monotonic_ms() >= deadline:
                 break
         return self.is_done
@@ -90,19 +144,30 @@ class SlicedTask(Generic[Result]):
         assert self.result is not None
         return self.result
 
+    def finish(self) -> None:
+        """Nothing: a sliced task runs in the thread of its owner."""
+
     def abandon(self) -> None:
         self._work.close()
         self.is_done = True
 
 
 class _Due(NamedTuple):
-    due_ms: int
+    due_ms: float
     number: int  # first come, first served
     task: Task
+    owner: object
+
+
+class Later(Protocol):
+    """Where work can be put that is to be done later."""
+
+    def after(self, delay_ms: float, task: Task, owner: object = None) -> None:
+        """Run `task` when `delay_ms` have passed."""
 
 
 class Schedule:
-    """Tasks by the time they are due."""
+    """Tasks by the time they are due, each with the log it belongs to."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -112,27 +177,31 @@ class Schedule:
     def __len__(self) -> int:
         return len(self._heap)
 
-    def after(self, delay_ms: int, task: Task) -> None:
+    def __bool__(self) -> bool:
+        return True  # a schedule without tasks is a schedule
+
+    def after(self, delay_ms: float, task: Task, owner: object = None) -> None:
         """Run `task` when `delay_ms` have passed."""
         self._number += 1
-        heapq.heappush(self._heap, _Due(self._clock.now_ms() + delay_ms, self._number, task))
+        heapq.heappush(self._heap, _Due(self._clock.monotonic_ms() + delay_ms, self._number, task, owner))
 
-    def soon(self, task: Task) -> None:
+    def soon(self, task: Task, owner: object = None) -> None:
         """Run `task` at the next heartbeat."""
-        self.after(0, task)
+        self.after(0, task, owner)
 
     @property
-    def next_due_ms(self) -> int | None:
-        """When the next task is due, if there is one."""
-        return self._heap[0].due_ms if self._heap else None
+    def next_due_in_ms(self) -> float | None:
+        """How long until the next task is due, if there is one; 0 if it already is."""
+        return max(self._heap[0].due_ms - self._clock.monotonic_ms(), 0) if self._heap else None
 
     def run_due(self, budget_ms: float = float("inf")) -> int:
         """Run what is due until the budget is spent; how many tasks were finished."""
         deadline = self._clock.monotonic_ms() + budget_ms
         finished = 0
-        while self._heap and self._heap[0].due_ms <= self._clock.now_ms():
+        while self._heap and self._heap[0].due_ms <= self._clock.monotonic_ms():
             due = heapq.heappop(self._heap)
             if due.task.step(deadline - self._clock.monotonic_ms()):
+                due.task.finish()
                 finished += 1
             else:
                 heapq.heappush(self._heap, due)
@@ -141,10 +210,18 @@ class Schedule:
         return finished
 
     def take_disk_tasks(self) -> list[Task]:
-        """Take out what is due and waits for the disk: the caller runs it, in a thread of its own if it likes."""
-        now = self._clock.now_ms()
+        """Take out what is due and waits for the disk: the caller runs `step`, in a thread or not, then `finish`."""
+        now = self._clock.monotonic_ms()
         taken = [due for due in self._heap if due.task.waits_for_disk and due.due_ms <= now]
         if taken:
             self._heap = [due for due in self._heap if due not in taken]
             heapq.heapify(self._heap)
-        return [due.task for due in sorted(taken)]
+        return [due.task for due in sorted(taken, key=lambda due: due[:2])]
+
+    def drop(self, owner: object) -> None:
+        """Forget the tasks of a log that is closed: whoever opens its directory next settles what they left."""
+        for due in self._heap:
+            if due.owner is owner:
+                due.task.abandon()
+        self._heap = [due for due in self._heap if due.owner is not owner]
+        heapq.heapify(self._heap)

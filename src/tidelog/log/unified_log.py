@@ -18,7 +18,7 @@ import functools
 import os
 import random
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from tidelog.errors import (
@@ -27,6 +27,7 @@ from tidelog.errors import (
     LogClosedError,
     OffsetOutOfRangeError,
     StorageError,
+    TooManyFilesError,
 )
 from tidelog.log.analysis import AppendInfo, analyse
 from tidelog.log.clock import Clock, SystemClock
@@ -37,7 +38,7 @@ from tidelog.log.leader_epochs import EpochEnd, LeaderEpochCache
 from tidelog.log.list_offsets import offset_for_time
 from tidelog.log.local_log import LocalLog
 from tidelog.log.lookup import Step
-from tidelog.log.names import TopicPartition, parse_directory_name
+from tidelog.log.names import parse_directory_name
 from tidelog.log.offsets import TimestampAndOffset
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.partition_metadata import PartitionMetadataFile
@@ -47,7 +48,7 @@ from tidelog.log.quick_append import QUICK_APPEND
 from tidelog.log.region import Region
 from tidelog.log.retention import deletable_segments
 from tidelog.log.segment import LogSegment
-from tidelog.log.tasks import Call, Schedule
+from tidelog.log.tasks import Call, Schedule, SlicedTask, Task
 from tidelog.log.verification import NO_GUARD, VerificationGuard
 from tidelog.log.watermarks import Isolation, LogOffsets, Watermarks
 from tidelog.records.builder import build_batch
@@ -95,6 +96,7 @@ class UnifiedLog:
         on_failure: Callable[[str, StorageError], None] | None = None,
     ) -> None:
         self.local = local
+        self.topic_partition = parse_directory_name(local.directory.rpartition("/")[2])
         self.producers = producers
         self.leader_epochs = leader_epochs
         self.watermarks = Watermarks(local, producers, log_start_offset)
@@ -107,6 +109,8 @@ class UnifiedLog:
         self._assign_topic_id_on_open(topic_id)
         local.recovery_point = max(local.recovery_point, log_start_offset)
         self._expiration_check_interval_ms = expiration_check_interval_ms
+        self._mended: set[LogSegment] = set()  # whose indexes are being rebuilt
+        local.later = self.later
         self._check_expiration_later()
 
     @classmethod
@@ -137,10 +141,10 @@ class UnifiedLog:
         from tidelog.log.loader import LogLoader
         from tidelog.log.local_files import LocalFileSystem
 
-        clock = clock or SystemClock()
+        clock = SystemClock() if clock is None else clock
         loader = LogLoader(
-            os.fspath(directory),
-            config or LogConfig(),
+            os.fspath(directory).rstrip("/"),
+            LogConfig() if config is None else config,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             clean_shutdown=clean_shutdown,
@@ -148,9 +152,9 @@ class UnifiedLog:
             producer_id_expiration_check_interval_ms=producer_id_expiration_check_interval_ms,
             verification=verification,
             clock=clock,
-            fs=fs or LocalFileSystem(),
-            rng=rng or random.Random(),
-            schedule=schedule or Schedule(clock),
+            fs=LocalFileSystem() if fs is None else fs,
+            rng=random.Random() if rng is None else rng,
+            schedule=Schedule(clock) if schedule is None else schedule,
             lock=lock,
         )
         return loader.load(topic_id=topic_id, on_failure=on_failure)
@@ -172,10 +176,6 @@ class UnifiedLog:
     @property
     def directory(self) -> str:
         return self.local.directory
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return parse_directory_name(self.directory.rpartition("/")[2])
 
     @property
     def config(self) -> LogConfig:
@@ -206,8 +206,14 @@ class UnifiedLog:
     # -- appending -----------------------------------------------------------------------------------------------
 
     def append(self, records: Iterable[NewRecord], *, leader_epoch: int | None = None) -> AppendInfo:
-        """Append records as one batch and let readers see them: the convenience of a log that stands alone."""
-        batch = build_batch(records)
+        """Append records as one batch and let readers see them: the convenience of a log that stands alone.
+
+        Records without a timestamp get the time of the clock, as a producer would have given it.
+        """
+        now_ms = self.local.clock.now_ms()
+        batch = build_batch(
+            record if record.timestamp_ms >= 0 else record._replace(timestamp_ms=now_ms) for record in records
+        )
         epoch = self.leader_epochs.latest_epoch if leader_epoch is None else leader_epoch
         info = self.append_as_leader(memoryview(batch), epoch or 0)
         self.update_high_watermark(self.log_end_offset)
@@ -216,7 +222,7 @@ class UnifiedLog:
 
     def append_as_leader(
         self,
-        buffer: memoryview,
+        buffer: memoryview | bytearray,
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification_guard: VerificationGuard = NO_GUARD,
@@ -232,13 +238,13 @@ class UnifiedLog:
             raise InvalidRequestError("a leader does not append what it replicates: see append_as_follower")
         return self._append(buffer, origin, leader_epoch, verification_guard, transaction_version)
 
-    def append_as_follower(self, buffer: memoryview, leader_epoch: int = _ANY_EPOCH) -> AppendInfo:
+    def append_as_follower(self, buffer: memoryview | bytearray, leader_epoch: int = _ANY_EPOCH) -> AppendInfo:
         """Append a leader's batches as they are. Batches of an epoch above `leader_epoch` are left out."""
         return self._append(buffer, AppendOrigin.REPLICATION, leader_epoch, NO_GUARD)
 
     def _append(
         self,
-        buffer: memoryview,
+        buffer: memoryview | bytearray,
         origin: AppendOrigin,
         leader_epoch: int,
         guard: VerificationGuard,
@@ -246,6 +252,8 @@ class UnifiedLog:
     ) -> AppendInfo:
         if self.failure is not None or self.local.is_closed:
             self._ensure_usable()
+        if not isinstance(buffer, memoryview):
+            buffer = memoryview(buffer)
         if self._partition_metadata.is_dirty:
             self._flush_partition_metadata()
         if origin is AppendOrigin.CLIENT:
@@ -264,20 +272,36 @@ class UnifiedLog:
     @_touches_disk
     def roll(self, first_offset: int | None = None) -> LogSegment:
         """Begin a new segment, with a snapshot of the producers at its base; what lies before is flushed soon."""
+        self._ensure_usable()
         segment = self.local.roll(first_offset)
-        base_offset = segment.base_offset
-        self.producers.map_end_offset = base_offset
+        self.producers.map_end_offset = segment.base_offset
         snapshot = self.producers.take_snapshot(sync=False)
+        self.later(self._flush_of_roll(segment.base_offset, snapshot))
+        return segment
+
+    def _flush_of_roll(self, base_offset: int, snapshot: str | None) -> Call:
+        """Everything before a new segment goes to the disk, in whichever thread; then the owner notes that it has."""
+        local, truncations = self.local, self.local.truncations
 
         def flush() -> None:
-            if snapshot is not None and self.local.fs.stat(snapshot) is not None:
-                file = self.local.fs.open_write(snapshot)
+            if snapshot is not None and local.fs.stat(snapshot) is not None:
+                file = local.fs.open_write(snapshot, create=False)
                 file.sync()
                 file.close()
-            self.flush_to(base_offset)
+            if base_offset > local.recovery_point:
+                local.flush(base_offset)
 
-        self.local.schedule.soon(Call("flush", self._guarded(flush), waits_for_disk=True))
-        return segment
+        def note() -> None:
+            if truncations == local.truncations:  # else what was flushed may have been cut, and other data be there
+                local.mark_flushed(base_offset)
+
+        return Call("flush", flush, then=note, waits_for_disk=True)
+
+    def later(self, task: Task, delay_ms: int = 0) -> None:
+        """Give a task to the schedule, as this log's: its disk errors are ours, and it goes when the log is closed."""
+        if task.on_error is None:
+            task.on_error = self.fail
+        self.local.schedule.after(delay_ms, task, owner=self)
 
     # -- watermarks ----------------------------------------------------------------------------------------------
 
@@ -377,6 +401,7 @@ class UnifiedLog:
     @_touches_disk
     def assign_epoch_start_offset(self, epoch: int, start_offset: int) -> None:
         """Note that the leader of `epoch` begins at `start_offset`, as a new leader does before its first append."""
+        self._ensure_usable()
         self.leader_epochs.assign(epoch, start_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
@@ -432,7 +457,7 @@ class UnifiedLog:
         if at_once:
             delete()
         elif paths:
-            self.local.schedule.after(self.config.file_delete_delay_ms, Call("delete snapshots", self._guarded(delete)))
+            self.later(Call("delete snapshots", delete), self.config.file_delete_delay_ms)
 
     @_touches_disk
     def truncate_to(self, offset: int) -> bool:
@@ -481,7 +506,7 @@ class UnifiedLog:
 
     def _flush_epochs_soon(self) -> None:
         if self.leader_epochs.is_dirty:
-            self.local.schedule.soon(Call("flush epochs", self._guarded(self.leader_epochs.flush)))
+            self.later(Call("flush epochs", self.leader_epochs.flush))
 
     # -- flushing and closing ------------------------------------------------------------------------------------
 
@@ -494,6 +519,7 @@ class UnifiedLog:
     @_touches_disk
     def flush_to(self, offset: int) -> None:
         """Return when everything below `offset` is on the disk. What lies behind the log end cannot be."""
+        self._ensure_usable()
         offset = min(offset, self.log_end_offset)  # a flush that a roll has asked for may come behind a truncation
         self._flush(offset, offset)
 
@@ -503,18 +529,24 @@ class UnifiedLog:
             self.local.mark_flushed(recovery_point)
 
     def tick(self, budget_ms: float = float("inf")) -> None:
-        """Run what is due: deferred flushes, deletions, rewritten checkpoints. A host with many logs shares one."""
+        """Run what is due: flushes, deletions, checkpoints, indexes that readers found wrong. Hosts may share one."""
+        self._ensure_usable()
+        self.mend_indexes()
         self.local.schedule.run_due(budget_ms)
-        for segment in self.local.segments:
-            if segment.wrong_index is not None:
-                self._mend(segment)
 
-    def _mend(self, segment: LogSegment) -> None:
-        from tidelog.log.recovery import rebuild_indexes
+    def mend_indexes(self) -> None:
+        """Have the indexes rebuilt of which a reader has found that they do not fit the log."""
+        for segment in self.local.wrong_indexes():
+            if segment not in self._mended:
+                self._mended.add(segment)
+                work = self._mend(segment)
+                self.later(SlicedTask("rebuild indexes", work, self.local.clock))
 
-        rebuild_indexes(segment, self.config)
-        if segment is self.active_segment:
-            segment.resize_indexes(self.config.segment_index_bytes)
+    def _mend(self, segment: LogSegment) -> Generator[None, None, None]:
+        from tidelog.log.indexer import rebuild_indexes
+
+        yield from rebuild_indexes(self.local.fs, segment, self.config, is_active=segment is self.active_segment)
+        self._mended.discard(segment)
 
     def close(self) -> None:
         """Flush, take a snapshot of the producers, trim and close every file, let others in. Harmless if done twice."""
@@ -527,18 +559,23 @@ class UnifiedLog:
             self.flush(force=True)
             self.leader_epochs.flush()
             self.producers.take_snapshot()
+            self.local.fs.sync_directory(self.directory)  # without its snapshot a clean start knows no producer
             self.local.close()
             self._is_complete = True
         except StorageError as error:
             self.fail(error)
             raise
         finally:
-            for lock in self._locks:
-                lock.release()
+            self._let_others_in()
 
     def release(self) -> None:
         """Give everything back without writing, as for a directory that failed. Harmless if done twice."""
         self.local.release()
+        self._let_others_in()
+
+    def _let_others_in(self) -> None:
+        """Give up the directory: no task of ours may touch it any more."""
+        self.local.schedule.drop(self)
         for lock in self._locks:
             lock.release()
 
@@ -552,6 +589,7 @@ class UnifiedLog:
         try:
             self._delete()
         finally:
+            self.local.schedule.drop(self)
             for lock in locks:
                 lock.release()
 
@@ -599,7 +637,7 @@ class UnifiedLog:
         self.producers.remove_expired(self.local.clock.now_ms())
 
     def _check_expiration_later(self) -> None:
-        self.local.schedule.after(self._expiration_check_interval_ms, Call("expire producers", self._check_expiration))
+        self.later(Call("expire producers", self._check_expiration), self._expiration_check_interval_ms)
 
     def _check_expiration(self) -> None:
         if self.failure is None and not self.local.is_closed:  # else this was the last time
@@ -613,23 +651,17 @@ class UnifiedLog:
             raise LogClosedError(f"{self.directory} is offline: {self.failure}") from self.failure
         self.local.ensure_open()
 
-    def fail(self, error: StorageError) -> None:
-        """The disk refused: from now on nothing is written here, and whoever has the other logs of this root knows."""
-        if isinstance(error, LogClosedError) or self.failure is not None:
+    def fail(self, error: BaseException) -> None:
+        """Take the directory offline: from now on nothing is written here, and whoever has the root is told.
+
+        What the disk refused does it, and so does whatever interrupts an append between its first byte and its last
+        note: what is in memory is then not what is in the files. A closed log, and a process that may not open another
+        file now, are no failures of the disk.
+        """
+        if isinstance(error, LogClosedError | TooManyFilesError) or self.failure is not None:
             return
+        if not isinstance(error, StorageError):
+            error = StorageError(f"{self.directory}: interrupted while it was written to, by {error!r}")
         self.failure = error
         if self._on_failure is not None:
             self._on_failure(parent_of(self.directory), error)
-
-    def _guarded(self, function: Callable[[], object]) -> Callable[[], object]:
-        """`function` such that a disk error takes the directory offline, and that does nothing once it is."""
-
-        def run() -> None:
-            if self.failure is None and not self.local.is_closed:
-                try:
-                    function()
-                except StorageError as error:
-                    self.fail(error)
-                    raise
-
-        return run

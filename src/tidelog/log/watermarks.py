@@ -49,6 +49,8 @@ class Watermarks:
         self._producers = producers
         self._high_watermark = OffsetMetadata(log_start_offset)
         self._first_unstable: OffsetMetadata | None = None
+        # Places that readers looked up, each beside the very object it belongs to. Readers never set a bound.
+        self._places: dict[Isolation, tuple[OffsetMetadata, OffsetMetadata]] = {}
         self.follow_transactions()
 
     @property
@@ -87,26 +89,27 @@ class Watermarks:
 
     def forget_places(self) -> None:
         """Files were cut: look places up again when they are needed."""
-        self._high_watermark = OffsetMetadata(self._high_watermark.offset)
+        self._high_watermark = OffsetMetadata(self._high_watermark.offset)  # another object: what is known goes with it
         self.follow_transactions()
 
     def limit(self, isolation: Isolation) -> OffsetMetadata:
         """The first offset that a reader may not see, with its place in the files."""
         if isolation is Isolation.LOG_END:
             return self._local.log_end
-        limit = self._high_watermark
-        if limit.is_offset_only:
-            limit = self._locate(limit)
-            if self._high_watermark.offset == limit.offset:
-                self._high_watermark = limit
-        unstable = self._first_unstable
-        if isolation is Isolation.HIGH_WATERMARK or unstable is None or unstable.offset >= limit.offset:
-            return limit
-        if unstable.is_offset_only:
-            unstable = self._locate(unstable)
-            if self.first_unstable_offset == unstable.offset:
-                self._first_unstable = unstable
-        return unstable
+        high_watermark, unstable = self._high_watermark, self._first_unstable
+        if isolation is Isolation.COMMITTED and unstable is not None and unstable.offset < high_watermark.offset:
+            return self._with_place(Isolation.COMMITTED, unstable)
+        return self._with_place(Isolation.HIGH_WATERMARK, high_watermark)
+
+    def _with_place(self, isolation: Isolation, bound: OffsetMetadata) -> OffsetMetadata:
+        if not bound.is_offset_only:
+            return bound
+        known = self._places.get(isolation)
+        if known is None or known[0] is not bound:
+            known = bound, self._locate(bound)
+            if not known[1].is_offset_only:
+                self._places[isolation] = known
+        return known[1]
 
     def limit_offset(self, isolation: Isolation) -> int:
         """The first offset that a reader may not see."""

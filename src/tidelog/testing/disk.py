@@ -139,7 +139,7 @@ class SimulatedFileSystem:
         self._random = Random(seed)
         self._tree = NameTree(DirectoryNode(self._clock.now_ms()), is_ordered=not unordered_directories)
         self._calls = Calls()
-        self._locked: set[Node] = set()
+        self._locked: dict[Node, int] = {}  # how many share it
         self._mutex = threading.Lock()
 
     # The levers.
@@ -252,12 +252,12 @@ class SimulatedFileSystem:
             raise refusal(path, errno.EISDIR if node else errno.ENOENT)
         return SimulatedReadFile(self, path, node)
 
-    def open_write(self, path: str) -> WriteFile:
+    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
         self._check_read("open", path)
         with self._mutex:
-            node = self._find_or_create(path)
+            node = self._find_or_create(path) if create else self._tree.find(path)
         if not isinstance(node, FileNode):
-            raise refusal(path, errno.EISDIR)
+            raise refusal(path, errno.EISDIR if node else errno.ENOENT)
         return SimulatedFile(self, path, node)
 
     def rename(self, source: str, target: str) -> None:
@@ -337,12 +337,13 @@ class SimulatedFileSystem:
                     raise PowerLost
                 self._tree.sync_directory(node)
 
-    def lock(self, path: str) -> FileLock:
+    def lock(self, path: str, *, shared: bool = False) -> FileLock:
         with self._mutex:
             node = self._find_or_create(path)
-            if node in self._locked:
+            shares = self._locked.get(node, 0)
+            if shares and not (shared and shares > 0):
                 raise LockedError(f"{path}: locked")
-            self._locked.add(node)
+            self._locked[node] = shares + 1 if shared else _NOT_SHARED
         return _Lock(self._locked, node)
 
     # The tree.
@@ -378,18 +379,23 @@ class SimulatedFileSystem:
         self._remove("remove_directory", path, directory)
 
 
+_NOT_SHARED = -1
+
+
 class _Lock:
-    """A lock on a node, for as long as the node is in the set."""
+    """A lock on a node, or a share of one, for as long as the node is in the map."""
 
     __slots__ = ("_locked", "_node")
 
-    def __init__(self, locked: set[Node], node: Node) -> None:
+    def __init__(self, locked: dict[Node, int], node: Node) -> None:
         self._locked = locked
         self._node: Node | None = node
 
     def release(self) -> None:
         if self._node is not None:
-            self._locked.discard(self._node)
+            shares = self._locked.pop(self._node, 0)
+            if shares > 1:
+                self._locked[self._node] = shares - 1
             self._node = None
 
 

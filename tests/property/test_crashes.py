@@ -1,0 +1,120 @@
+"""The power goes at every call of many workloads, and what is left of the log is judged.
+
+A sample; `make campaign` cuts more than 20,000 times.
+"""
+
+import json
+import re
+
+import pytest
+
+from tests.property import crashes
+from tests.property.crash_disk import WatchedDisk, WatchedFile
+from tests.property.crash_model import Known, Producers, State, batch_of
+from tests.property.crash_steps import random_workload, scripted_workloads
+from tidelog.log.files import WriteFile
+from tidelog.records import ControlType, EndTxnMarker, NewRecord, build_batch, build_end_txn_marker
+
+SCRIPTS = scripted_workloads()
+SEEDS = (101, 102, 103, 104)
+CUTS = 1_500
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_whatever_a_crash_leaves_of_a_scripted_workload_is_recovered(name: str) -> None:
+    assert crashes.cut_everywhere(SCRIPTS[name], variants=2) > 50
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_a_crash_leaves_of_random_workloads_is_recovered(seed: int) -> None:
+    assert crashes.run(seed, CUTS)["cuts"] >= CUTS
+
+
+@pytest.mark.parametrize("name", ["rolls by size", "truncation of whole segments", "clean stops", "crash after crash"])
+def test_the_engine_does_nothing_more_once_the_power_is_gone(name: str) -> None:
+    last = crashes.cut_at(SCRIPTS[name], cut=-1).cuts
+    for cut in range(1, last, 9):
+        assert crashes.cut_at(SCRIPTS[name], cut).cuts == cut
+
+
+class _LyingFile(WatchedFile):
+    """A file that says it was synced, and was not."""
+
+    __slots__ = ()
+
+    def sync(self) -> None:
+        pass
+
+
+class _LyingDisk(WatchedDisk):
+    """A disk whose cache answers for it."""
+
+    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
+        file = _LyingFile(self.disk.open_write(path, create=create), self)
+        self.look()
+        return file
+
+
+def test_a_disk_that_lies_about_its_cache_is_found_out_with_a_few_steps_and_the_line_to_see_it_again() -> None:
+    with pytest.raises(crashes.Failure) as failed:
+        crashes.cut_everywhere(SCRIPTS["transactions"], watched=_LyingDisk)
+    smallest = crashes.shrunk(failed.value, watched=_LyingDisk)
+    assert smallest.kind == failed.value.kind
+    assert len(smallest.workload.steps) <= min(4, len(failed.value.workload.steps))
+    command = re.search(r"python -m tests\.property\.crashes '(.*)'", str(smallest))
+    assert command is not None
+    case = json.loads(command[1])
+    assert (case["steps"], case["cut"]) == (smallest.workload.steps, smallest.cut)
+    assert "wrong" not in crashes.replay(case)  # on an honest disk it is none
+
+
+def test_a_workload_depends_on_seed_and_number_alone() -> None:
+    assert random_workload(5, 7) == random_workload(5, 7)
+    assert random_workload(5, 7) != random_workload(5, 8)
+    assert random_workload(5, 7) != random_workload(6, 7)
+
+
+def test_without_order_among_directory_changes_findings_are_counted() -> None:
+    counts, examples = crashes.survey(1, 300)
+    assert counts["disorder-cuts"] >= 300
+    assert {f"disorder-{kind.replace(' ', '-')}" for kind in examples} == {*counts} - {"disorder-cuts"}
+
+
+# -- the model ---------------------------------------------------------------------------------------------------------
+
+
+def _data(offset: int, producer_id: int, sequence: int, records: int = 1, *, is_transactional: bool = True) -> bytes:
+    new = [NewRecord(b"k", b"v", 5)] * records
+    return bytes(
+        build_batch(
+            new, base_offset=offset, producer_id=producer_id, producer_epoch=0, base_sequence=sequence,
+            is_transactional=is_transactional,
+        )
+    )  # fmt: skip
+
+
+def _marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
+    marker = EndTxnMarker(kind, coordinator_epoch=3)
+    return bytes(build_end_txn_marker(marker, producer_id=producer_id, producer_epoch=0, timestamp_ms=9, offset=offset))
+
+
+def test_the_model_follows_transactions() -> None:
+    written = [
+        _data(0, 11, 0, 2), _data(2, 12, 0), _marker(3, 11, ControlType.ABORT), _marker(4, 12, ControlType.COMMIT),
+    ]  # fmt: skip
+    producers = Producers([batch_of(data) for data in written[:2]])
+    assert producers.open_txns() == [0, 2]
+    producers.add(batch_of(written[2]))
+    assert producers.aborted == [(11, 0, 3, 2)]  # the other one is open and holds readers back
+    producers.add(batch_of(written[3]))
+    assert producers.open_txns() == []
+    assert producers.aborted == [(11, 0, 3, 2)]
+    assert producers.known[11] == Known(0, 3, 9, None, ((1, 1, 1, 5),))
+
+
+def test_the_model_cuts_whole_batches() -> None:
+    state = State().appended([batch_of(_data(0, 1, 0, 3)), batch_of(_data(3, 1, 3, 3))])
+    assert (state.end, len(state.batches)) == (6, 2)
+    cut = state.cut(4)
+    assert (cut.end, [batch.last_offset for batch in cut.batches]) == (4, [2])
+    assert [cut.first_from(offset) for offset in (0, 2, 3)] == [0, 0, 1]
