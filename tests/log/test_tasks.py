@@ -88,13 +88,13 @@ def test_tasks_run_when_they_are_due_in_the_order_of_their_time_and_then_of_thei
     made: list[str] = []
     for name, delay in (("late", 20), ("b", 10), ("c", 10), ("now", 0)):
         schedule.after(delay, Call(name, lambda name=name: made.append(name)))  # type: ignore[misc]
-    assert (schedule.run_due(), made, schedule.next_due_ms) == (1, ["now"], 1010)
+    assert (schedule.run_due(), made, schedule.next_due_in_ms) == (1, ["now"], 10)
     assert schedule.run_due() == 0
     clock.advance(10)
     schedule.soon(Call("sooner", lambda: made.append("sooner")))
     assert (schedule.run_due(), made) == (3, ["now", "b", "c", "sooner"])
     clock.advance(10)
-    assert (schedule.run_due(), len(schedule), schedule.next_due_ms) == (1, 0, None)
+    assert (schedule.run_due(), len(schedule), schedule.next_due_in_ms) == (1, 0, None)
 
 
 def test_a_heartbeat_ends_with_its_budget_and_the_next_one_goes_on_with_the_same_task() -> None:

@@ -5,7 +5,7 @@ does, and its records are looked at by the readable path or by the kernel.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import Any, NamedTuple
@@ -16,11 +16,20 @@ from hypothesis import strategies as st
 
 from tidelog.errors import InvalidRecordError, TidelogError
 from tidelog.kernels.validate import validate_batch
-from tidelog.log import AppendInfo, LogConfig, ManualClock, UnifiedLog, unified_log
+from tidelog.log import AppendInfo, AppendOrigin, LogConfig, ManualClock, UnifiedLog, unified_log
 from tidelog.log.fact_finder import FACT_FINDER
 from tidelog.log.files import read_whole
 from tidelog.log.quick_append import QuickAppend
-from tidelog.records import BATCH_HEADER_SIZE, BatchHeader, Codec, NewRecord, build_batch
+from tidelog.records import (
+    BATCH_HEADER_SIZE,
+    BatchHeader,
+    Codec,
+    ControlType,
+    EndTxnMarker,
+    NewRecord,
+    build_batch,
+    build_end_txn_marker,
+)
 from tidelog.records.java import MAX_INT32
 from tidelog.testing.disk import SimulatedFileSystem
 
@@ -60,6 +69,13 @@ class Do(NamedTuple):
     number: int = 0
 
 
+OTHERS = (
+    "roll", "flush", "wait", "leader epoch", "high watermark", "truncate", "follow", "end", "verify", "verified",
+)  # fmt: skip
+HEADER_FIELDS = (
+    "attributes", "last_offset_delta", "max_timestamp_ms", "producer_epoch", "base_sequence", "records_count",
+)  # fmt: skip
+
 mostly = st.sampled_from
 steps_of_sequence = mostly([0, 0, 0, 0, 0, 0, -1, -2, -4, 1, 5])
 damage = st.builds(
@@ -93,7 +109,7 @@ ordinary = st.builds(
 )
 others = st.builds(
     Do,
-    mostly([*["roll", "flush", "wait", "leader epoch", "high watermark", "truncate", "follow"] * 3, "verify"]),
+    mostly(OTHERS),
     st.integers(0, 3000),
 )
 steps = st.lists(st.one_of(batches, batches, *[ordinary] * 5, others), min_size=1, max_size=30).map(
@@ -129,15 +145,7 @@ def damaged(batch: bytearray, damage: Damage) -> bytearray:
         body[place % len(body)] ^= value
         return BatchHeader.unpack(batch).seal(body)
     elif kind == "header":
-        names = [
-            "attributes",
-            "last_offset_delta",
-            "max_timestamp_ms",
-            "producer_epoch",
-            "base_sequence",
-            "records_count",
-        ]
-        name = names[place % len(names)]
+        name = HEADER_FIELDS[place % len(HEADER_FIELDS)]
         header = BatchHeader.unpack(batch)
         changed = getattr(header, name) ^ (1 << value % 7)
         return header._replace(**{name: changed}).seal(batch[BATCH_HEADER_SIZE:])
@@ -202,7 +210,7 @@ class Pair:
         self.ways = (self.quick, Never())
         self.disks = (SimulatedFileSystem(self.clock), SimulatedFileSystem(self.clock))
         self.logs = tuple(
-            UnifiedLog.open(DIRECTORY, config, clock=self.clock, fs=disk, rng=Random(5), lock=False, verification=True)
+            UnifiedLog.open(DIRECTORY, config, clock=self.clock, fs=disk, rng=Random(5), lock=False)
             for disk in self.disks
         )
         self.leader_epoch = 0
@@ -224,15 +232,12 @@ class Pair:
         outcomes = []
         for log, way, buffer in zip(self.logs, self.ways, buffers, strict=True):
             with going(way, by_kernel=self.by_kernel):
-                outcomes.append(_outcome(log, buffer, self.leader_epoch))
+                outcomes.append(_outcome(log.append_as_leader, memoryview(buffer), self.leader_epoch))
         assert outcomes[0] == outcomes[1]
         assert buffers[0] == buffers[1]
         info = outcomes[0]
-        if isinstance(info, AppendInfo) and not info.is_duplicate and sent.damage is None and sent.producer_id >= 0:
-            entry = self.logs[1].producers.last_entry(sent.producer_id)
-            assert entry is not None
-            self.epochs[sent.producer_id] = entry.epoch
-            self.next_sequence[sent.producer_id] = entry.last_sequence + 1
+        if isinstance(info, AppendInfo) and not info.is_duplicate and sent.producer_id >= 0:
+            self.learn(sent.producer_id)
 
     def built(self, sent: Batch) -> bytearray:
         records = [
@@ -256,21 +261,49 @@ class Pair:
             self.clock.advance(step.number)
         elif step.what == "leader epoch":
             self.leader_epoch += 1
-        for log in self.logs:
-            if step.what == "wait":
-                log.tick()
-            elif step.what == "roll":
-                log.roll()
-            elif step.what == "flush":
-                log.flush()
-            elif step.what == "high watermark":
-                log.update_high_watermark(step.number % (log.log_end_offset + 1))
-            elif step.what == "truncate":
-                log.truncate_to(max(0, log.log_end_offset - step.number % 4))
-            elif step.what == "follow":  # a leader's batch, of which no sequence is checked
-                log.append_as_follower(memoryview(self.replicated(step.number, log.log_end_offset)))
-            elif step.what == "verify":
-                log.producers.verification_entry(1 + step.number % 3, 0, 0)
+        first, second = (_outcome(self.do_one, log, *step) for log in self.logs)
+        assert first == second
+        if step.what == "follow":
+            self.learn(1 + step.number % 3)
+
+    def do_one(self, log: UnifiedLog, what: str, number: int) -> None:
+        producer_id = 1 + number % 3
+        if what == "wait":
+            log.tick()
+        elif what == "roll":
+            log.roll()
+        elif what == "flush":
+            log.flush()
+        elif what == "high watermark":
+            log.update_high_watermark(number % (log.log_end_offset + 1))
+        elif what == "truncate":
+            log.truncate_to(max(0, log.log_end_offset - number % 4))
+        elif what == "follow":  # a leader's batch, of which no sequence is checked
+            log.append_as_follower(memoryview(self.replicated(number, log.log_end_offset)))
+        elif what == "end":
+            for each in self.epochs:
+                self.end_txn(log, each)
+        elif what == "verify":
+            log.producers.verification_entry(producer_id, 0, 0)
+        elif what == "verified":
+            for each in self.epochs:
+                log.producers.clear_verification(each)
+
+    def learn(self, producer_id: int) -> None:
+        """Let the producer go on where the log stands."""
+        entry = self.logs[1].producers.last_entry(producer_id)
+        if entry is not None:
+            self.epochs[producer_id] = entry.epoch
+            self.next_sequence[producer_id] = entry.last_sequence + 1
+
+    def end_txn(self, log: UnifiedLog, producer_id: int) -> None:
+        marker = build_end_txn_marker(
+            EndTxnMarker(ControlType.COMMIT, 0),
+            producer_id=producer_id,
+            producer_epoch=self.epochs[producer_id],
+            timestamp_ms=self.clock.now_ms(),
+        )
+        log.append_as_leader(memoryview(marker), self.leader_epoch, AppendOrigin.COORDINATOR)
 
     def replicated(self, number: int, offset: int) -> bytearray:
         producer_id = 1 + number % 3
@@ -300,10 +333,10 @@ class Pair:
         self.compare_files()
 
 
-def _outcome(log: UnifiedLog, buffer: bytearray, leader_epoch: int) -> object:
-    """The answer to an append, or all that an error says."""
+def _outcome(action: Callable[..., object], *arguments: object) -> object:
+    """What an action gives, or all that its error says."""
     try:
-        return log.append_as_leader(memoryview(buffer), leader_epoch)
+        return action(*arguments)
     except TidelogError as error:
         faults = error.record_errors if isinstance(error, InvalidRecordError) else ()
         return type(error), str(error), faults
@@ -345,6 +378,49 @@ def test_both_ways_of_appending_do_the_same(config: LogConfig, todo: list[Batch 
         pair.do(step)
     pair.stop()
     event("quick" if pair.quick.taken else "never quick")
+
+
+def a_batch(rng: Random) -> Batch:
+    """A batch with at most a few things that are unusual."""
+
+    def seldom(usual: Any, *unusual: Any) -> Any:
+        return rng.choice(unusual) if rng.random() < 0.05 else usual
+
+    return Batch(
+        producer_id=rng.choice([-1, 1, 2, 3]),
+        epoch_step=seldom(0, -1, 1),
+        sequence_step=seldom(0, -1, -2, -4, 1, 5),
+        times=tuple(seldom(rng.randint(-3, 3), -2000, 2000, -NOW - 1) for _ in range(rng.randint(1, 3))),
+        value_size=rng.choice([0, 3, 30]),
+        has_keys=seldom(True, False),
+        codec=seldom(Codec.NONE, *Codec),
+        damage=seldom(
+            None, Damage("header", rng.randrange(99), rng.randint(1, 255)), Damage("byte", rng.randrange(99), 1)
+        ),
+        is_transactional=seldom(False, True),
+    )
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        {},
+        {"segment_bytes": 1000, "index_interval_bytes": 200},
+        {"cleanup_policy": ("compact",), "segment_index_bytes": 64, "index_interval_bytes": 0},
+        {"segment_ms": 2000, "segment_jitter_ms": 500, "flush_messages": 3},
+        {"message_timestamp_before_max_ms": 1000, "message_timestamp_after_max_ms": 1000, "max_message_bytes": 120},
+    ],
+)
+def test_both_ways_do_the_same_on_long_runs_of_ordinary_batches(topic: dict[str, Any]) -> None:
+    taken = 0
+    for seed in range(15):
+        rng = Random(seed)
+        pair = Pair(LogConfig(**topic), by_kernel=bool(seed % 2))
+        for _ in range(250):
+            pair.do(Do(rng.choice(OTHERS), rng.randrange(3000)) if rng.random() < 0.07 else a_batch(rng))
+        pair.stop()
+        taken += pair.quick.taken
+    assert taken > 1000
 
 
 def an_ordinary(producer_id: int, **changes: Any) -> Batch:

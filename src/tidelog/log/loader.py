@@ -193,7 +193,7 @@ class LogLoader:
                 on_failure=on_failure,
             )
             for delay_ms, task in self._deferred.tasks:
-                log.later(task, delay_ms)
+                log.tasks.after(delay_ms, task)
             return log
         except BaseException:  # whatever it was, also that the task was abandoned: others may have the directory
             for lock in self._locks:

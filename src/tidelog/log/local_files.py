@@ -13,6 +13,8 @@ import builtins
 import errno
 import os
 import stat
+import sys
+from collections.abc import Callable
 from contextlib import suppress
 
 from tidelog.errors import StorageError, TooManyFilesError
@@ -102,8 +104,9 @@ class LocalReadFile:
             except OSError as error:
                 raise storage_error(self.path, error) from error
 
-    def __del__(self) -> None:
-        self.close()
+    def __del__(self, _is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not _is_ending():  # else the system closes it, and the names that `close` needs may be gone
+            self.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r})"

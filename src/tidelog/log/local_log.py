@@ -7,7 +7,7 @@ Kafka: kafka.log.LocalLog.
 """
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from tidelog.errors import InvalidRequestError, LogClosedError, OffsetOutOfRangeError
 from tidelog.log.batch_info import BatchInfo
@@ -20,7 +20,7 @@ from tidelog.log.offsets import OffsetMetadata
 from tidelog.log.region import Region
 from tidelog.log.segment import LogSegment
 from tidelog.log.segments import LogSegments
-from tidelog.log.tasks import Call, Schedule, Task
+from tidelog.log.tasks import Call, Later, Schedule
 from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.records.varint import Buffer
 
@@ -54,7 +54,7 @@ class LocalLog:
         self.last_flushed_ms = clock.now_ms()
         self.is_closed = False
         self.truncations = 0  # how often data was cut: a flush that was begun before proves nothing after
-        self.later: Callable[[Task, int], None] = lambda task, delay_ms: schedule.after(delay_ms, task)
+        self.tasks: Later = schedule  # where deletions are put; a log puts its own in here
         active = segments.active
         self.log_end = OffsetMetadata(log_end_offset, active.base_offset, active.size)
 
@@ -238,7 +238,7 @@ class LocalLog:
         if at_once:
             delete()
         else:
-            self.later(Call("delete segments", delete), self.config.file_delete_delay_ms)
+            self.tasks.after(self.config.file_delete_delay_ms, Call("delete segments", delete))
 
     def wrong_indexes(self) -> list[LogSegment]:
         """The segments of which a reader has found an index that does not fit the log."""

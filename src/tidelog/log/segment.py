@@ -77,6 +77,7 @@ class LogSegment:
         self._index_interval = config.index_interval_bytes
         self._created_ms = clock.now_ms()
         self._bytes_since_index = 0
+        self._synced_size = 0
         self._max: TimestampOffset | None = None  # None: not looked up yet
         self._max_lock = threading.Lock()  # readers may look it up too, and must not store what is old by then
         self._cuts = 0
@@ -408,6 +409,7 @@ class LogSegment:
         self.txn_index.truncate_to(offset)
         self.resize_indexes(self.offset_index.max_size)
         cut = self.log.truncate_to(position)
+        self._synced_size = min(self._synced_size, position)
         if not self.size:
             self._created_ms = self._clock.now_ms()
             self._first_timestamp_ms = None
@@ -433,9 +435,20 @@ class LogSegment:
         self._cut_files(log_end, position)
         self.log.flush()
 
+    def sync_log(self) -> None:
+        """Return when the batches are on the disk."""
+        size = self.size
+        self.log.flush()
+        self._synced_size = size
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """How many bytes of batches were written since the last sync, as far as this process knows."""
+        return self.size - self._synced_size
+
     def flush(self) -> None:
         """Return when log and indexes are on the disk. Index files that do not exist yet are created."""
-        self.log.flush()
+        self.sync_log()
         self.offset_index.flush()
         self.time_index.flush()
         self.txn_index.flush()

@@ -19,7 +19,7 @@ from tidelog.log.clock import Clock
 
 Result = TypeVar("Result")
 
-__all__ = ["Call", "Later", "Schedule", "SlicedTask", "Task"]
+__all__ = ["Call", "Later", "OwnTasks", "Schedule", "SlicedTask", "Task"]
 
 OnError = Callable[[StorageError], object]
 
@@ -225,3 +225,25 @@ class Schedule:
                 due.task.abandon()
         self._heap = [due for due in self._heap if due.owner is not owner]
         heapq.heapify(self._heap)
+
+
+class OwnTasks:
+    """The tasks of one log, in a schedule that many logs may share: their disk errors are its own."""
+
+    def __init__(self, schedule: Schedule, on_error: OnError) -> None:
+        self._schedule = schedule
+        self._on_error = on_error
+
+    def after(self, delay_ms: float, task: Task, owner: object = None) -> None:
+        """Run `task` when `delay_ms` have passed."""
+        if task.on_error is None:
+            task.on_error = self._on_error
+        self._schedule.after(delay_ms, task, owner=self)
+
+    def soon(self, task: Task) -> None:
+        """Run `task` at the next heartbeat."""
+        self.after(0, task)
+
+    def drop(self) -> None:
+        """Forget them all: the log is closed, and its directory may be somebody else's."""
+        self._schedule.drop(self)

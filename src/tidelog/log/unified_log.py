@@ -18,7 +18,7 @@ import functools
 import os
 import random
 import uuid
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from tidelog.errors import (
@@ -48,7 +48,9 @@ from tidelog.log.quick_append import QUICK_APPEND
 from tidelog.log.region import Region
 from tidelog.log.retention import deletable_segments
 from tidelog.log.segment import LogSegment
-from tidelog.log.tasks import Call, Schedule, SlicedTask, Task
+from tidelog.log.segment_swap import replace_segments
+from tidelog.log.tasks import Call, Schedule
+from tidelog.log.upkeep import Upkeep
 from tidelog.log.verification import NO_GUARD, VerificationGuard
 from tidelog.log.watermarks import Isolation, LogOffsets, Watermarks
 from tidelog.records.builder import build_batch
@@ -108,10 +110,8 @@ class UnifiedLog:
         self.topic_id: uuid.UUID | None = None
         self._assign_topic_id_on_open(topic_id)
         local.recovery_point = max(local.recovery_point, log_start_offset)
-        self._expiration_check_interval_ms = expiration_check_interval_ms
-        self._mended: set[LogSegment] = set()  # whose indexes are being rebuilt
-        local.later = self.later
-        self._check_expiration_later()
+        self._upkeep = Upkeep(self, expiration_check_interval_ms)
+        self.tasks = local.tasks = self._upkeep.tasks
 
     @classmethod
     def open(
@@ -276,32 +276,8 @@ class UnifiedLog:
         segment = self.local.roll(first_offset)
         self.producers.map_end_offset = segment.base_offset
         snapshot = self.producers.take_snapshot(sync=False)
-        self.later(self._flush_of_roll(segment.base_offset, snapshot))
+        self._upkeep.flush_before(segment.base_offset, snapshot)
         return segment
-
-    def _flush_of_roll(self, base_offset: int, snapshot: str | None) -> Call:
-        """Everything before a new segment goes to the disk, in whichever thread; then the owner notes that it has."""
-        local, truncations = self.local, self.local.truncations
-
-        def flush() -> None:
-            if snapshot is not None and local.fs.stat(snapshot) is not None:
-                file = local.fs.open_write(snapshot, create=False)
-                file.sync()
-                file.close()
-            if base_offset > local.recovery_point:
-                local.flush(base_offset)
-
-        def note() -> None:
-            if truncations == local.truncations:  # else what was flushed may have been cut, and other data be there
-                local.mark_flushed(base_offset)
-
-        return Call("flush", flush, then=note, waits_for_disk=True)
-
-    def later(self, task: Task, delay_ms: int = 0) -> None:
-        """Give a task to the schedule, as this log's: its disk errors are ours, and it goes when the log is closed."""
-        if task.on_error is None:
-            task.on_error = self.fail
-        self.local.schedule.after(delay_ms, task, owner=self)
 
     # -- watermarks ----------------------------------------------------------------------------------------------
 
@@ -420,7 +396,7 @@ class UnifiedLog:
         self.flush_to(offset)  # the recovery point is never below the log start, and never says what is not so
         self.watermarks.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
-        self._flush_epochs_soon()
+        self._upkeep.flush_epochs()
         self.producers.on_log_start(offset)
         self.watermarks.follow_transactions()
         return True
@@ -446,6 +422,15 @@ class UnifiedLog:
         self.local.remove(gone)
         return len(segments)
 
+    @_touches_disk
+    def replace_segments(self, new: Sequence[LogSegment], old: Sequence[LogSegment]) -> None:
+        """Put segments whose files end in `.cleaned`, as compaction writes them, in the place of old ones."""
+        self._ensure_usable()
+        local = self.local
+        gone = replace_segments(local.fs, self.directory, local.segments, new, old, local.config, self.tasks)
+        self._delete_snapshots(gone)
+        self.watermarks.forget_places()
+
     def _delete_snapshots(self, segments: Sequence[LogSegment], *, at_once: bool = False) -> None:
         marked = [self.producers.mark_snapshot_for_deletion(segment.base_offset) for segment in segments]
         paths = [path for path in marked if path is not None]
@@ -457,7 +442,7 @@ class UnifiedLog:
         if at_once:
             delete()
         elif paths:
-            self.later(Call("delete snapshots", delete), self.config.file_delete_delay_ms)
+            self.tasks.after(self.config.file_delete_delay_ms, Call("delete snapshots", delete))
 
     @_touches_disk
     def truncate_to(self, offset: int) -> bool:
@@ -504,10 +489,6 @@ class UnifiedLog:
             pass
         self.watermarks.follow_transactions()
 
-    def _flush_epochs_soon(self) -> None:
-        if self.leader_epochs.is_dirty:
-            self.later(Call("flush epochs", self.leader_epochs.flush))
-
     # -- flushing and closing ------------------------------------------------------------------------------------
 
     @_touches_disk
@@ -531,22 +512,8 @@ class UnifiedLog:
     def tick(self, budget_ms: float = float("inf")) -> None:
         """Run what is due: flushes, deletions, checkpoints, indexes that readers found wrong. Hosts may share one."""
         self._ensure_usable()
-        self.mend_indexes()
+        self._upkeep.look_around()
         self.local.schedule.run_due(budget_ms)
-
-    def mend_indexes(self) -> None:
-        """Have the indexes rebuilt of which a reader has found that they do not fit the log."""
-        for segment in self.local.wrong_indexes():
-            if segment not in self._mended:
-                self._mended.add(segment)
-                work = self._mend(segment)
-                self.later(SlicedTask("rebuild indexes", work, self.local.clock))
-
-    def _mend(self, segment: LogSegment) -> Generator[None, None, None]:
-        from tidelog.log.indexer import rebuild_indexes
-
-        yield from rebuild_indexes(self.local.fs, segment, self.config, is_active=segment is self.active_segment)
-        self._mended.discard(segment)
 
     def close(self) -> None:
         """Flush, take a snapshot of the producers, trim and close every file, let others in. Harmless if done twice."""
@@ -575,7 +542,7 @@ class UnifiedLog:
 
     def _let_others_in(self) -> None:
         """Give up the directory: no task of ours may touch it any more."""
-        self.local.schedule.drop(self)
+        self.tasks.drop()
         for lock in self._locks:
             lock.release()
 
@@ -589,7 +556,7 @@ class UnifiedLog:
         try:
             self._delete()
         finally:
-            self.local.schedule.drop(self)
+            self.tasks.drop()
             for lock in locks:
                 lock.release()
 
@@ -633,16 +600,8 @@ class UnifiedLog:
     # -- producers -----------------------------------------------------------------------------------------------
 
     def remove_expired_producers(self) -> None:
-        """Forget the producers that have not written for producer.id.expiration.ms. It is done every ten minutes."""
+        """Forget the producers that have not written for producer.id.expiration.ms. The upkeep does it, too."""
         self.producers.remove_expired(self.local.clock.now_ms())
-
-    def _check_expiration_later(self) -> None:
-        self.later(Call("expire producers", self._check_expiration), self._expiration_check_interval_ms)
-
-    def _check_expiration(self) -> None:
-        if self.failure is None and not self.local.is_closed:  # else this was the last time
-            self.remove_expired_producers()
-            self._check_expiration_later()
 
     # -- failure -------------------------------------------------------------------------------------------------
 

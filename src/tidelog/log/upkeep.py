@@ -1,0 +1,91 @@
+"""What a log does beside its work, when its host gives it time: flushing, syncing ahead, mending indexes, forgetting.
+
+All of it are tasks of the log in the schedule of its host (tasks.py). Nothing here is needed for an answer to be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+from tidelog.log.indexer import rebuild_indexes
+from tidelog.log.segment import LogSegment
+from tidelog.log.tasks import Call, OwnTasks, SlicedTask
+
+if TYPE_CHECKING:
+    from tidelog.log.unified_log import UnifiedLog
+
+__all__ = ["Upkeep"]
+
+SYNC_AHEAD_BYTES = 32 << 20
+
+
+class Upkeep:
+    """The upkeep of one log."""
+
+    def __init__(self, log: UnifiedLog, expiration_check_interval_ms: int) -> None:
+        self.tasks = OwnTasks(log.local.schedule, log.fail)
+        self._log = log
+        self._expiration_check_interval_ms = expiration_check_interval_ms
+        self._syncing: LogSegment | None = None
+        self._mending: set[LogSegment] = set()
+        self._check_expiration_later()
+
+    def look_around(self) -> None:
+        """Find out what there is to do, and put it into the schedule."""
+        self._sync_ahead()
+        for segment in self._log.local.wrong_indexes():
+            if segment not in self._mending:
+                self._mending.add(segment)
+                self.tasks.soon(SlicedTask("rebuild indexes", self._mend(segment), self._log.local.clock))
+
+    def flush_before(self, base_offset: int, snapshot: str | None) -> None:
+        """Soon, have everything before a new segment on the disk, and the snapshot of its producers.
+
+        Whichever thread waits for the disk, the owner notes that it is done, if nothing was truncated meanwhile: then
+        what was flushed may have been cut, and other data be in its place.
+        """
+        local, truncations = self._log.local, self._log.local.truncations
+
+        def flush() -> None:
+            if snapshot is not None and local.fs.stat(snapshot) is not None:
+                file = local.fs.open_write(snapshot, create=False)
+                file.sync()
+                file.close()
+            if base_offset > local.recovery_point:
+                local.flush(base_offset)
+
+        def note() -> None:
+            if truncations == local.truncations:
+                local.mark_flushed(base_offset)
+
+        self.tasks.soon(Call("flush", flush, then=note, waits_for_disk=True))
+
+    def flush_epochs(self) -> None:
+        """Soon, write the leader epochs if they have changed."""
+        if self._log.leader_epochs.is_dirty:
+            self.tasks.soon(Call("flush epochs", self._log.leader_epochs.flush))
+
+    def _sync_ahead(self) -> None:
+        """Send the active segment to the disk while it fills, so that little is left to wait for when it is rolled."""
+        active = self._log.active_segment
+        if active.unsynced_bytes >= SYNC_AHEAD_BYTES and self._syncing is not active:
+            self._syncing = active
+            self.tasks.soon(Call("sync ahead", active.sync_log, then=self._synced, waits_for_disk=True))
+
+    def _synced(self) -> None:
+        self._syncing = None
+
+    def _mend(self, segment: LogSegment) -> Generator[None, None, None]:
+        """Rebuild the indexes of a segment, of which a reader has found that they do not fit the log."""
+        log = self._log
+        yield from rebuild_indexes(log.local.fs, segment, log.config, is_active=segment is log.active_segment)
+        self._mending.discard(segment)
+
+    def _check_expiration_later(self) -> None:
+        self.tasks.after(self._expiration_check_interval_ms, Call("expire producers", self._check_expiration))
+
+    def _check_expiration(self) -> None:
+        if self._log.failure is None:
+            self._log.remove_expired_producers()
+            self._check_expiration_later()
