@@ -7,6 +7,9 @@ and the block is named. What failed can be seen again with the line that is prin
     codecs     damaged compressed streams decoded both ways (tests/kernels/fuzz_codecs.py)
     crashes    the power cut at every call of random workloads over a log (tests/property/crashes.py)
     disorder   the same on a disk that keeps no order among directory changes: findings are counted, not failures
+    damage     every bit of a small log flipped, every file of it cut at every byte (tests/property/damage.py)
+
+The last has as many cases as it has, and no chance in it: its seed is the number of the first case.
 """
 
 import subprocess
@@ -25,6 +28,7 @@ KINDS = {
     "codecs": "tests.kernels.fuzz_codecs:run",
     "crashes": "tests.property.crashes:run",
     "disorder": "tests.property.crashes:count_disorder",
+    "damage": "tests.property.damage:run",
 }
 BLOCK = 25_000
 CRASH_BLOCK = 1_000
@@ -58,6 +62,9 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
     ):
         for number, start in enumerate(range(0, share, size)):
             yield Block(kind, seed * 1_000_000 + number, min(size, share - start))
+    damages = len(import_module("tests.property.damage").all_damage())
+    for start in range(0, damages, CRASH_BLOCK):
+        yield Block("damage", start, min(CRASH_BLOCK, damages - start))
 
 
 def run_here(block: Block) -> Counter[str]:

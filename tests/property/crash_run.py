@@ -120,8 +120,13 @@ class Run:
         now = self.clock.now_ms() + rng.choice((0, 0, 0, 1, 7, -5000))
         return [NewRecord(b"%d.%d" % (self._number, n), rng.randbytes(size), now + n) for n in range(count)]
 
+    def _leader_epoch(self) -> int:
+        """The epoch of the leader that writes now. A truncation may bring back an older one, but never before a newer."""
+        newest = self._state.batches[-1].leader_epoch if self._state.batches else 0
+        return max(self.log.latest_epoch or 0, newest)
+
     def _lead(self, data: bytes, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
-        epoch = self.log.latest_epoch or 0
+        epoch = self._leader_epoch()
         self._next = self._state.appended([stamped(data, self._state.end, epoch)])
         self.log.append_as_leader(memoryview(bytearray(data)), epoch, origin)
         self.log.update_high_watermark(self.log.log_end_offset)
@@ -149,7 +154,7 @@ class Run:
         sent = batch_of(data)
         last = sent.base_sequence + sent.last_offset - sent.base_offset
         if (sent.producer_epoch, last) == (entry.epoch, entry.last_sequence):
-            self.log.append_as_leader(memoryview(bytearray(data)), self.log.latest_epoch or 0)
+            self.log.append_as_leader(memoryview(bytearray(data)), self._leader_epoch())
 
     def _do_txn(self, producer_id: int, records: int) -> None:
         self._do_produce(producer_id, records, is_transactional=True)
@@ -173,7 +178,7 @@ class Run:
             self._epoch_of[producer_id] = max(self._epoch_of[producer_id], -1 if entry is None else entry.epoch) + 1
 
     def _do_follow(self, count: int, gap: int) -> None:
-        offset, epoch = self._state.end + gap, self.log.latest_epoch or 0
+        offset, epoch = self._state.end + gap, self._leader_epoch()
         batches: list[Batch] = []
         for _ in range(count):
             data = bytes(build_batch(self._records(1 + self._number % 3, 20)))
@@ -242,8 +247,8 @@ class Run:
         self._next = self._state._replace(start=self.log.log_start_offset)
 
     def _do_lead(self) -> None:
-        latest = self.log.latest_epoch
-        self.log.assign_epoch_start_offset(0 if latest is None else latest + 1, self.log.log_end_offset)
+        is_first = self.log.latest_epoch is None
+        self.log.assign_epoch_start_offset(self._leader_epoch() + (not is_first), self.log.log_end_offset)
 
     def _do_id(self) -> None:
         if self._topic_id is None:

@@ -186,8 +186,7 @@ _SCRIPTS: dict[str, tuple[dict[str, Any], list[Step]]] = {
         ],
     ),
     "the offset of a batch ends with a sector": (
-        {"segment_bytes": 1200},
-        [_ONE, _ROLL, *([["append", 1, 427, 0], ["append", 1, 5, 0], _FLUSH, ["append", 1, 428, 0], _ONE, _ROLL] * 3)],
+        {"segment_bytes": 1200}, [_ONE, *([_ROLL, ["append", 1, 430, 0], _FLUSH, ["append", 1, 5, 0]] * 8)]
     ),
     "the flush of a roll comes behind a truncation": ({}, [_txn(12), _ROLL, ["truncate", 5], _TICK, _ONE, ["lead"]]),
     "an empty segment is rolled": ({}, [["lead"], _ROLL, _txn(12), ["begin", 9], _FLUSH, _ROLL, _ROLL, _ONE, _ONE]),
@@ -196,7 +195,7 @@ _SCRIPTS: dict[str, tuple[dict[str, Any], list[Step]]] = {
     ),
     "more batches than an index has room for": (
         {"segment_index_bytes": 36, "index_interval_bytes": 0},
-        [["follow", 4, 0], ["follow", 4, 0], _FLUSH, ["follow", 4, 0], ["kill"]],
+        [["follow", 6, 0], ["follow", 6, 0], _FLUSH, ["follow", 6, 0], ["kill"]],
     ),
     "deletion of what was never flushed": (
         _SMALL_SEGMENTS,

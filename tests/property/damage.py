@@ -39,6 +39,7 @@ from tests.property.damage_image import (
 )
 from tests.property.damage_places import (
     FIELDS,
+    OFFSET_CHECKPOINT,
     ROOT_FILES,
     batch_starts,
     field_at,
@@ -49,6 +50,7 @@ from tests.property.damage_places import (
 from tidelog.errors import TidelogError
 from tidelog.log.files import join, parent_of
 from tidelog.log.names import (
+    CLEAN_SHUTDOWN,
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -203,13 +205,13 @@ def _judge_root_file(disk: SimulatedFileSystem, name: str) -> Verdict:
         found = read_root_file(disk, name)
     except TidelogError as error:
         return Verdict(SEEN, (f"read: {type(error).__name__}",))
-    return Verdict(RIGHT) if found == sound else Verdict(HARM, ("content",))
+    return Verdict(RIGHT) if found == sound else Verdict(HARM, ("what it says",))
 
 
 # -- what the format cannot see ----------------------------------------------------------------------------------------
 
 _UNCHECKED_FIELDS = ("base offset", "leader epoch", "magic")  # of a batch, with its length: bytes 0 to 16
-_HAS_NO_CHECKSUM = (LEADER_EPOCH_CHECKPOINT, *ROOT_FILES)
+_HAS_NO_CHECKSUM = (LEADER_EPOCH_CHECKPOINT, OFFSET_CHECKPOINT, CLEAN_SHUTDOWN)
 
 
 def is_excused(damage: Damage) -> bool:
@@ -284,20 +286,19 @@ class Tally:
         yield "| File | Field | Recovered | Flushed | Clean | Wrong answers |"
         yield "|---|---|--:|--:|--:|---|"
         for kind, field in sorted(self.wrong, key=_file_order):
-            cells = " | ".join(self._harm(kind, field, mode) for mode in MODES)
+            modes = MODES if self._count(RECOVERED, kind=kind) else (READ,) * len(MODES)
+            cells = " | ".join(self._harm(kind, field, mode) for mode in modes)
             yield f"| `{kind}` | {field} | {cells} | {', '.join(sorted(self.wrong[kind, field]))} |"
 
     def _harm(self, kind: str, field: str, mode: str) -> str:
-        if kind in ROOT_FILES:
-            mode = READ
-        total = sum(self._count(mode, outcome, kind=kind, field=field) for outcome in OUTCOMES)
+        total = self._count(mode, kind=kind, field=field)
         return f"{self._count(mode, HARM, kind=kind, field=field):,} of {total:,}"
 
-    def _count(self, mode: str, outcome: str, *, kind: str, field: str | None = None) -> int:
+    def _count(self, mode: str, outcome: str | None = None, *, kind: str, field: str | None = None) -> int:
         return sum(
             count
             for (row, its_mode, its_outcome), count in self.counts.items()
-            if row[0] == kind and field in (None, row[1]) and its_mode == mode and its_outcome == outcome
+            if row[0] == kind and field in (None, row[1]) and its_mode == mode and outcome in (None, its_outcome)
         )
 
 
@@ -308,7 +309,7 @@ def _cells(*numbers: int) -> str:
 def _file_order(key: tuple[str, str]) -> tuple[int, int]:
     """By kind of file as the format pages have them, then by mode or by the place of the field."""
     names = [LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX, LEADER_EPOCH_CHECKPOINT]
-    names += [PARTITION_METADATA, *ROOT_FILES]
+    names += [PARTITION_METADATA, OFFSET_CHECKPOINT, CLEAN_SHUTDOWN]
     return names.index(key[0]), [*MODES, READ, *FIELDS].index(key[1])
 
 

@@ -32,6 +32,7 @@ OFFSET_CHECKPOINTS = (
     HIGH_WATERMARK_CHECKPOINT,
     CLEANER_CHECKPOINT,
 )
+OFFSET_CHECKPOINT = "*-offset-checkpoint"
 ROOT_FILES = (*OFFSET_CHECKPOINTS, CLEAN_SHUTDOWN)
 
 _Fields = tuple[tuple[int, str], ...]  # where each begins
@@ -56,6 +57,8 @@ FIELDS = list(
 
 def kind_of(name: str) -> str:
     """What kind of file a name means: its suffix, or the name where there is but one of them."""
+    if name in OFFSET_CHECKPOINTS:
+        return OFFSET_CHECKPOINT
     return "." + name.rpartition(".")[2] if name[0].isdigit() else name
 
 

@@ -488,4 +488,4 @@ def _sent(batch: object) -> Sent:
 
 
 TestLog = LogMachine.TestCase
-TestLog.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLog.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -278,8 +278,9 @@ class Pair:
             log.update_high_watermark(number % (log.log_end_offset + 1))
         elif what == "truncate":
             log.truncate_to(max(0, log.log_end_offset - number % 4))
-        elif what == "follow":  # a leader's batch, of which no sequence is checked
-            log.append_as_follower(memoryview(self.replicated(number, log.log_end_offset)))
+        elif what == "follow":  # of a leader's batches no sequence is checked: the one that comes next is here already
+            for sequence in (number + 1, number):
+                log.append_as_follower(memoryview(self.replicated(producer_id, sequence, log.log_end_offset)))
         elif what == "end":
             for each in self.epochs:
                 self.end_txn(log, each)
@@ -305,15 +306,14 @@ class Pair:
         )
         log.append_as_leader(memoryview(marker), self.leader_epoch, AppendOrigin.COORDINATOR)
 
-    def replicated(self, number: int, offset: int) -> bytearray:
-        producer_id = 1 + number % 3
+    def replicated(self, producer_id: int, sequence: int, offset: int) -> bytearray:
         return build_batch(
             [NewRecord(b"key", b"value", self.clock.now_ms())],
             base_offset=offset,
             partition_leader_epoch=self.leader_epoch,
             producer_id=producer_id,
             producer_epoch=self.epochs[producer_id],
-            base_sequence=number % 11,
+            base_sequence=sequence,
         )
 
     # -- comparing -----------------------------------------------------------------------------------------------------

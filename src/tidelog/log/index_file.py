@@ -58,6 +58,11 @@ class IndexEntries(Generic[Entry]):
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def entries(self) -> int:
+        """How many there are."""
+        return self._count
+
     def __iter__(self) -> Iterator[Entry]:
         step = _ITERATED_BYTES // self.ROW.size
         for first in range(0, self._count, step):

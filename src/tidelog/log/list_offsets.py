@@ -15,15 +15,15 @@ is no answer.
 Kafka: UnifiedLog.fetchOffsetByTimestamp, Partition.fetchOffsetForTimestamp.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Protocol
 
 from tidelog.errors import UnsupportedError
+from tidelog.log.checkpoints import EpochEntry
 from tidelog.log.lookup import Step
 from tidelog.log.offsets import TimestampAndOffset
+from tidelog.log.segment_reader import SegmentReader
 from tidelog.log.watermarks import Isolation
-
-if TYPE_CHECKING:
-    from tidelog.log.unified_log import UnifiedLog
 
 __all__ = [
     "EARLIEST",
@@ -45,14 +45,34 @@ EARLIEST_PENDING_UPLOAD = -6
 _NO_TIMESTAMP = -1
 
 
+class TimedLog(Protocol):
+    """What must be known of a log to answer by time; one that is only looked at knows it, too."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def latest_epoch(self) -> int | None: ...
+
+    @property
+    def earliest_epoch(self) -> EpochEntry | None: ...
+
+    @property
+    def segments(self) -> Iterable[SegmentReader]: ...
+
+    def limit_offset(self, isolation: Isolation) -> int: ...
+
+    def first_segment_reaching(self, timestamp_ms: int) -> SegmentReader | None: ...
+
+
 def offset_for_time(
-    log: "UnifiedLog", timestamp_ms: int, isolation: Isolation, trace: list[Step] | None = None
+    log: TimedLog, timestamp_ms: int, isolation: Isolation, trace: list[Step] | None = None
 ) -> TimestampAndOffset | None:
     """The answer to ListOffsets for one partition; None where there is no such record."""
     if timestamp_ms == LATEST:
-        return TimestampAndOffset(_NO_TIMESTAMP, log.watermarks.limit_offset(isolation), log.latest_epoch)
+        return TimestampAndOffset(_NO_TIMESTAMP, log.limit_offset(isolation), log.latest_epoch)
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
-        earliest = log.leader_epochs.earliest
+        earliest = log.earliest_epoch
         epoch = earliest.epoch if earliest is not None and earliest.start_offset <= log.log_start_offset else None
         return TimestampAndOffset(_NO_TIMESTAMP, log.log_start_offset, epoch)
     if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
@@ -63,13 +83,13 @@ def offset_for_time(
         raise UnsupportedError(f"the time {timestamp_ms} has no meaning; -1 to -6 have one")
     else:
         found = _first_at_or_behind(log, timestamp_ms, trace)
-    return found if found is not None and found.offset < log.watermarks.limit_offset(isolation) else None
+    return found if found is not None and found.offset < log.limit_offset(isolation) else None
 
 
-def _largest(log: "UnifiedLog") -> TimestampAndOffset | None:
+def _largest(log: TimedLog) -> TimestampAndOffset | None:
     return max(log.segments, key=lambda segment: segment.max_timestamp.timestamp_ms).find_max_timestamp()
 
 
-def _first_at_or_behind(log: "UnifiedLog", timestamp_ms: int, trace: list[Step] | None) -> TimestampAndOffset | None:
-    segment = log.local.segments.first_reaching(timestamp_ms)
+def _first_at_or_behind(log: TimedLog, timestamp_ms: int, trace: list[Step] | None) -> TimestampAndOffset | None:
+    segment = log.first_segment_reaching(timestamp_ms)
     return None if segment is None else segment.find_time(timestamp_ms, log.log_start_offset, trace)

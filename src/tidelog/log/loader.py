@@ -75,7 +75,7 @@ class LogLoader:
         schedule: Schedule,
         lock: bool,
     ) -> None:
-        self.segments = LogSegments()
+        self.segments: LogSegments[LogSegment] = LogSegments()
         self.segments_left = 0  # to be recovered: what a progress bar shows
         self._directory = directory
         self._config = config

@@ -7,13 +7,14 @@ Kafka: kafka.log.LocalLog.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 from tidelog.errors import InvalidRequestError, LogClosedError, OffsetOutOfRangeError
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
 from tidelog.log.files import FileSystem, join, parent_of
+from tidelog.log.log_reader import LogReader
 from tidelog.log.lookup import Step
 from tidelog.log.names import DELETED, SEGMENT_SUFFIXES, SWAP, file_name
 from tidelog.log.offsets import OffsetMetadata
@@ -38,7 +39,7 @@ class LocalLog:
         clock: Clock,
         rng: random.Random,
         schedule: Schedule,
-        segments: LogSegments,
+        segments: LogSegments[LogSegment],
         *,
         recovery_point: int,
         log_end_offset: int,
@@ -140,55 +141,26 @@ class LocalLog:
         trace: list[Step] | None = None,
     ) -> Region:
         """The bytes from the batch that holds `offset` on, in one segment, up to the batch that holds `limit`."""
-        log_end = self.log_end
-        segment = self.segments.floor(offset)
-        if offset > log_end.offset or segment is None:
-            raise OffsetOutOfRangeError(f"offset {offset} of {self.directory}: the log ends at {log_end.offset}")
-        if offset >= limit.offset:
-            place = limit if offset == limit.offset else self.locate(offset)
-            return Region(place, aborted=() if with_aborted else None)
-        while segment is not None:
-            end = _end_in(segment, limit)
-            try:
-                region = segment.read(offset, max_bytes, end, at_least_one=at_least_one, trace=trace)
-            except LogClosedError:
-                if self.is_closed or self.segments.get(segment.base_offset) is segment:
-                    raise
-                raise OffsetOutOfRangeError(f"offset {offset} of {self.directory} was deleted meanwhile") from None
-            if region is not None:
-                return self._with_aborted(offset, segment, region) if with_aborted else region
-            # Compaction can leave nothing at the end of a segment: the next one goes on.
-            segment = self.segments.higher(segment.base_offset)
-        return Region(log_end, aborted=() if with_aborted else None)
+        reader = LogReader(self.segments, self.log_end)
+        try:
+            return reader.read(
+                offset, max_bytes, limit, at_least_one=at_least_one, with_aborted=with_aborted, trace=trace
+            )
+        except LogClosedError:
+            if self.is_closed or offset >= self.segments.first.base_offset:
+                raise  # closed, or on its way to another name
+            # A segment that was deleted between being found and being read: there is no such offset any more.
+            raise OffsetOutOfRangeError(f"offset {offset} of {self.directory} was deleted meanwhile") from None
+        except OffsetOutOfRangeError as error:
+            raise OffsetOutOfRangeError(f"{self.directory}: {error}") from None
 
     def locate(self, offset: int) -> OffsetMetadata:
         """Where the batch that holds `offset` begins; the log end for offsets behind the last batch."""
-        log_end = self.log_end
-        if offset == log_end.offset:
-            return log_end
-        start = self.read(offset, 1, log_end).start
-        return start._replace(offset=offset)
+        return LogReader(self.segments, self.log_end).locate(offset)
 
-    def _with_aborted(self, offset: int, segment: LogSegment, region: Region) -> Region:
-        """The same region with the transactions of which it holds data and that were aborted."""
-        upper = segment.upper_bound(region.start.position + region.size)
-        if upper is None:
-            following = self.segments.higher(segment.base_offset)
-            upper = following.base_offset if following is not None else self.log_end.offset
-        return Region(
-            region.start, region.file, region.position, region.size, region.first_batch,
-            region.is_first_batch_incomplete, tuple(self.collect_aborted(offset, upper, segment)),
-        )  # fmt: skip
-
-    def collect_aborted(self, offset: int, upper: int, segment: LogSegment | None = None) -> Iterable[AbortedTxnEntry]:
+    def collect_aborted(self, offset: int, upper: int) -> Iterator[AbortedTxnEntry]:
         """The aborted transactions that overlap the offsets from `offset` to before `upper`."""
-        segment = segment or self.segments.floor(offset)
-        while segment is not None:
-            found = segment.txn_index.collect(offset, upper)
-            yield from found.transactions
-            if found.is_complete:
-                return
-            segment = self.segments.higher(segment.base_offset)
+        return LogReader(self.segments, self.log_end).collect_aborted(offset, upper)
 
     # -- truncating and deleting ---------------------------------------------------------------------------------
 
@@ -307,12 +279,3 @@ class LocalLog:
         if self.segments:
             raise InvalidRequestError(f"{self.directory} still has {len(self.segments)} segments")
         self.fs.remove_directory(self.directory)
-
-
-def _end_in(segment: LogSegment, limit: OffsetMetadata) -> int | None:
-    """Up to which position of a segment may be read; None where that is not known, or nothing may."""
-    if segment.base_offset < limit.segment_base:
-        return segment.size
-    if segment.base_offset == limit.segment_base and not limit.is_offset_only:
-        return limit.position
-    return None

@@ -41,6 +41,11 @@ class OffsetEntries(IndexEntries[OffsetPosition]):
         """The last entry; the start of the segment if there is none."""
         return self.entry(self._count - 1) if self._count else OffsetPosition(self.base_offset, 0)
 
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last entry; the base offset if there is none."""
+        return self.last.offset
+
     def lookup(self, target: int) -> OffsetPosition:
         """The entry with the greatest offset not above `target`; the start of the segment if there is none."""
         found = self._greatest_at_most(target - self.base_offset)

@@ -23,7 +23,7 @@ __all__ = ["rebuild_producer_state", "worth_replaying"]
 
 def rebuild_producer_state(
     producers: ProducerStateManager,
-    segments: LogSegments,
+    segments: LogSegments[LogSegment],
     log_start_offset: int,
     end_offset: int,
     clock: Clock,

@@ -14,9 +14,6 @@ from collections.abc import Sequence
 
 from tidelog.errors import (
     CorruptIndexError,
-    CorruptionError,
-    CorruptRecordError,
-    InvalidRequestError,
     OffsetOverflowError,
 )
 from tidelog.log.batch_info import BatchInfo
@@ -24,12 +21,10 @@ from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
 from tidelog.log.files import FileSystem, join
 from tidelog.log.log_file import LogFile
-from tidelog.log.lookup import SegmentChosen, SegmentLookup, Step
 from tidelog.log.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, file_name
 from tidelog.log.offset_index import OffsetIndex
-from tidelog.log.offsets import OffsetMetadata, TimestampAndOffset
 from tidelog.log.producer_txn import CompletedTxn
-from tidelog.log.region import Region
+from tidelog.log.segment_reader import SegmentReader
 from tidelog.log.time_index import TimeIndex, TimestampOffset
 from tidelog.log.transaction_index import AbortedTxnEntry, TransactionIndex
 from tidelog.records.java import MAX_INT32
@@ -41,8 +36,13 @@ _NO_TIMESTAMP = -1
 _INFINITE = 2**63 - 1
 
 
-class LogSegment:
+class LogSegment(SegmentReader):
     """A segment that can be read by many threads and appended to by one."""
+
+    log: LogFile
+    offset_index: OffsetIndex
+    time_index: TimeIndex
+    txn_index: TransactionIndex
 
     def __init__(
         self,
@@ -56,21 +56,16 @@ class LogSegment:
         log: LogFile,
         suffix: str = "",
     ) -> None:
-        self.base_offset = base_offset
-        self.log = log
-        self.offset_index = OffsetIndex(
-            fs, join(directory, file_name(base_offset, INDEX_SUFFIX) + suffix), base_offset, config.segment_index_bytes
-        )
-        self.time_index = TimeIndex(
-            fs,
-            join(directory, file_name(base_offset, TIME_INDEX_SUFFIX) + suffix),
+        def path(kind: str) -> str:
+            return join(directory, file_name(base_offset, kind) + suffix)
+
+        super().__init__(
             base_offset,
-            config.segment_index_bytes,
+            log,
+            OffsetIndex(fs, path(INDEX_SUFFIX), base_offset, config.segment_index_bytes),
+            TimeIndex(fs, path(TIME_INDEX_SUFFIX), base_offset, config.segment_index_bytes),
+            TransactionIndex(fs, path(TXN_INDEX_SUFFIX), base_offset),
         )
-        self.txn_index = TransactionIndex(
-            fs, join(directory, file_name(base_offset, TXN_INDEX_SUFFIX) + suffix), base_offset
-        )
-        self.wrong_index: str | None = None  # what a reader found wrong with an index; the owner rebuilds it
         self.jitter_ms = config.segment_jitter(rng)
         self._fs = fs
         self._clock = clock
@@ -104,14 +99,6 @@ class LogSegment:
         """A segment that lies on the disk."""
         log = LogFile.open(fs, join(directory, file_name(base_offset, LOG_SUFFIX) + suffix))
         return cls(fs, directory, base_offset, config, clock, rng, log=log, suffix=suffix)
-
-    def __repr__(self) -> str:
-        return f"LogSegment(base offset {self.base_offset}, {self.size} bytes)"
-
-    @property
-    def size(self) -> int:
-        """Bytes of batches."""
-        return self.log.size
 
     # -- appending -----------------------------------------------------------------------------------------------
 
@@ -222,144 +209,12 @@ class LogSegment:
                 self._max = found
             return self._max or found
 
-    def _look_up_max_timestamp(self) -> TimestampOffset:
-        """What the last entry of the time index says, unless the batches behind it know better."""
-        last = self.time_index.last_entry
-        if not self.size:
-            return last
-        lookup = self.lookup()
-        try:
-            latest = lookup.largest_behind(last if self.time_index.entries else None)
-        finally:
-            self._note_wrong_index(lookup)
-        return latest
-
     def check_last_time(self) -> None:
         """See whether the last entry of the time index fits the log, before an append builds on it."""
         if self.size and self.time_index.entries:
             wrong = self.lookup().fault_of(self.time_index.last_entry)
             if wrong is not None:
                 self.wrong_index = wrong
-
-    @property
-    def largest_timestamp_ms(self) -> int:
-        """The largest timestamp of a record, or when the file was last written to if no record has one."""
-        largest = self.max_timestamp.timestamp_ms
-        return largest if largest >= 0 else self.log.modified_ms
-
-    # -- reading -------------------------------------------------------------------------------------------------
-
-    def lookup(self, trace: list[Step] | None = None) -> SegmentLookup:
-        """Lookups in the segment as it is now."""
-        if trace is not None:
-            trace.append(SegmentChosen(self.base_offset))
-        log = self.log
-        return SegmentLookup(self.base_offset, log.file, log.size, self.offset_index, self.time_index, trace)
-
-    def find_offset(self, target: int, trace: list[Step] | None = None) -> BatchInfo | None:
-        """The first batch that ends at or behind `target`."""
-        lookup = self.lookup(trace)
-        found = lookup.find_offset(target)
-        if lookup.wrong_index:
-            self._note_wrong_index(lookup)
-        return found
-
-    def find_time(
-        self, target_ms: int, first_offset: int, trace: list[Step] | None = None
-    ) -> TimestampAndOffset | None:
-        """The first record at or behind `target_ms` and not below `first_offset`."""
-        lookup = self.lookup(trace)
-        found = lookup.find_time(target_ms, first_offset)
-        self._note_wrong_index(lookup)
-        if found is None:
-            self._ensure_whole(lookup)
-        return found
-
-    def find_max_timestamp(self) -> TimestampAndOffset | None:
-        """The first record that has the largest timestamp."""
-        lookup = self.lookup()
-        found = lookup.find_max_timestamp(self.max_timestamp)
-        self._note_wrong_index(lookup)
-        return found
-
-    def _note_wrong_index(self, lookup: SegmentLookup) -> None:
-        if lookup.wrong_index:
-            self.wrong_index = lookup.wrong_index
-
-    def read(
-        self,
-        offset: int,
-        max_bytes: int,
-        max_position: int | None = None,
-        *,
-        at_least_one: bool = False,
-        trace: list[Step] | None = None,
-    ) -> Region | None:
-        """The bytes from the batch that holds `offset` on, up to `max_position`; None if it all lies before.
-
-        With `max_position` None the place is found and no byte is given. `at_least_one` raises `max_bytes` to the size
-        of the first batch.
-        """
-        if max_bytes < 0:
-            raise InvalidRequestError(f"a read of {max_bytes} bytes")
-        lookup = self.lookup(trace)
-        first = lookup.find_offset(offset)
-        if lookup.wrong_index:
-            self._note_wrong_index(lookup)
-        if first is None:
-            self._ensure_whole(lookup)
-            return None
-        start = OffsetMetadata(first.base_offset, self.base_offset, first.position)
-        if at_least_one:
-            max_bytes = max(max_bytes, first.size)
-        if max_bytes == 0 or max_position is None:
-            return Region(start)
-        size = max(min(max_position - first.position, max_bytes), 0)
-        return Region(start, self.log.file, first.position, size, first, max_bytes < first.size)
-
-    def _ensure_whole(self, lookup: SegmentLookup) -> None:
-        """Raise CorruptRecordError if a search that found nothing ended before the segment does.
-
-        What was looked for may lie in the bytes behind. To go on in the next segment, as Kafka does, would be to leave
-        records out in silence.
-        """
-        if lookup.bytes_left and lookup.size <= self.size:  # else it was truncated meanwhile
-            raise CorruptRecordError(f"{self.log.path}: the last {lookup.bytes_left} bytes are no batch")
-
-    def upper_bound(self, position: int) -> int | None:
-        """An offset behind all that lies before a position, by the index; None if there is no entry to be had."""
-        try:
-            entry = self.offset_index.upper_bound(position)
-            batch = None if entry is None else next(self.log.batches(entry.position), None)
-        except CorruptionError as error:
-            self.wrong_index = str(error)
-            return None
-        if entry is None:
-            return None
-        if batch is None or batch.base_offset > entry.offset:
-            self.wrong_index = f"the index says offset {entry.offset} is at {entry.position}, the log does not"
-            return None
-        return entry.offset
-
-    def next_offset(self) -> int:
-        """The offset behind the last complete batch, found from the last index entry; the base offset if empty.
-
-        Where the log ends before the batch of that entry, the answer is the base offset too: Kafka's answer, which
-        only damage after a clean stop can bring about. Where the batch is there and has other offsets, the entry is
-        wrong, and the log is believed.
-        """
-        target = self.offset_index.last_offset
-        lookup = self.lookup()
-        last = reached = None
-        for last in lookup.batches_from(target):
-            if reached is not None or last.last_offset >= target:
-                reached = last
-        if reached is not None:
-            self._note_wrong_index(lookup)
-        elif last is not None and not lookup.wrong_index and self.offset_index.entries:
-            self.wrong_index = f"the index ends with offset {target}, the log with {last.last_offset}"
-            reached = last
-        return self.base_offset if reached is None else reached.next_offset
 
     # -- life ----------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ def split_overflowed(
     fs: FileSystem,
     directory: str,
     segment: LogSegment,
-    segments: LogSegments,
+    segments: LogSegments[LogSegment],
     config: LogConfig,
     clock: Clock,
     rng: random.Random,

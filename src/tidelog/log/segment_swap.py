@@ -23,7 +23,7 @@ __all__ = ["replace_segments"]
 def replace_segments(
     fs: FileSystem,
     directory: str,
-    segments: LogSegments,
+    segments: LogSegments[LogSegment],
     new: Sequence[LogSegment],
     old: Sequence[LogSegment],
     config: LogConfig,

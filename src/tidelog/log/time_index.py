@@ -44,6 +44,11 @@ class TimeEntries(IndexEntries[TimestampOffset]):
         """The last entry; no timestamp, and the base offset, if there is none."""
         return self.entry(self._count - 1) if self._count else TimestampOffset(_NO_TIMESTAMP, self.base_offset)
 
+    @property
+    def last_entry(self) -> TimestampOffset:
+        """The last entry; no timestamp, and the base offset, if there is none."""
+        return self.last
+
     def lookup(self, timestamp_ms: int) -> TimestampOffset:
         """The entry with the greatest timestamp not above the given; no timestamp, and the base, if there is none."""
         found = self._greatest_at_most(timestamp_ms)

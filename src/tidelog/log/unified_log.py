@@ -34,7 +34,7 @@ from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.config import LogConfig
 from tidelog.log.files import FileLock, FileSystem, join, parent_of
 from tidelog.log.full_append import append_batches
-from tidelog.log.leader_epochs import EpochEnd, LeaderEpochCache
+from tidelog.log.leader_epochs import EpochEnd, EpochEntry, LeaderEpochCache
 from tidelog.log.list_offsets import offset_for_time
 from tidelog.log.local_log import LocalLog
 from tidelog.log.lookup import Step
@@ -368,11 +368,24 @@ class UnifiedLog:
         self._ensure_usable()
         return offset_for_time(self, timestamp_ms, isolation, trace)
 
+    def limit_offset(self, isolation: Isolation) -> int:
+        """The first offset that a reader may not see."""
+        return self.watermarks.limit_offset(isolation)
+
+    def first_segment_reaching(self, timestamp_ms: int) -> LogSegment | None:
+        """The first segment whose largest timestamp is not below the given one."""
+        return self.local.segments.first_reaching(timestamp_ms)
+
     # -- epochs --------------------------------------------------------------------------------------------------
 
     @property
     def latest_epoch(self) -> int | None:
         return self.leader_epochs.latest_epoch
+
+    @property
+    def earliest_epoch(self) -> EpochEntry | None:
+        """The first epoch that is known, and where it begins."""
+        return self.leader_epochs.earliest
 
     @_touches_disk
     def assign_epoch_start_offset(self, epoch: int, start_offset: int) -> None:
