@@ -14,7 +14,7 @@ What comes out of a case is one of
 Harm is allowed where Kafka's format has nothing to see it by, and `is_excused` says where that is. Files of a root that
 hold offsets (checkpoints) are read by themselves. The case of a number depends on the number alone.
 
-    python -m tests.property.damage    the table of docs/compatibility.md, from all cases
+    python -m tests.property.damage --write    makes the tables of docs/compatibility.md, from all cases
 """
 
 from collections import Counter, defaultdict
@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from itertools import repeat
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import click
@@ -65,6 +66,8 @@ RECOVERED, FLUSHED, CLEAN, READ = "recovered", "flushed", "clean", "read"
 MODES = (RECOVERED, FLUSHED, CLEAN)
 RIGHT, CUT, SEEN, HARM = OUTCOMES = ("right", "cut", "seen", "harm")
 ALL_BATCHES = len(SCRIPT)
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+_TABLES = ("<!-- damage -->", "<!-- end of damage -->")
 _ACTIVE = f"{11:020}"  # how the names of the last segment begin
 
 
@@ -322,14 +325,19 @@ def tally_of(first: int, cases: int) -> Tally:
 
 @click.command()
 @click.option("--jobs", default=2, show_default=True, help="Processes at a time.")
-def main(jobs: int) -> None:
+@click.option("--write", is_flag=True, help="Put the tables into docs/compatibility.md.")
+def main(jobs: int, write: bool) -> None:
     """Judge every case and print the tables of docs/compatibility.md."""
     tally, step = Tally(), 500
     with ProcessPoolExecutor(jobs) as pool:
         for part in pool.map(tally_of, range(0, len(all_damage()), step), repeat(step)):
             tally.merge(part)
-    for line in tally.lines():
-        click.echo(line)
+    tables = "\n".join(tally.lines())
+    click.echo(tables)
+    if write:
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(_TABLES[0])
+        behind = rest.partition(_TABLES[1])[2]
+        PAGE.write_text(f"{before}{_TABLES[0]}\n{tables}\n{_TABLES[1]}{behind}", encoding="utf-8")
 
 
 if __name__ == "__main__":

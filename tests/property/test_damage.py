@@ -5,7 +5,6 @@ A sample; `make campaign` judges every bit and every byte.
 
 import random
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +14,7 @@ from tests.property.damage import (
     FLUSHED,
     HARM,
     MODES,
+    PAGE,
     RECOVERED,
     RIGHT,
     SEEN,
@@ -31,7 +31,6 @@ from tests.property.damage import (
 from tests.property.damage_image import LOG_END, SCRIPT, Refused
 from tidelog.log import Isolation
 
-PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 FIRST_LOG, SECOND_LOG, LAST_LOG = (f"{base:020}.log" for base in (0, 5, 11))
 SEEDS = range(8)
 OF_EACH = 6  # cases per kind of file and mode, and seed
