@@ -121,7 +121,7 @@ class Run:
         return [NewRecord(b"%d.%d" % (self._number, n), rng.randbytes(size), now + n) for n in range(count)]
 
     def _leader_epoch(self) -> int:
-        """The epoch of the leader that writes now. A truncation may bring back an older one, but never before a newer."""
+        """The epoch of the leader that writes now, which may be an older one behind a truncation."""
         newest = self._state.batches[-1].leader_epoch if self._state.batches else 0
         return max(self.log.latest_epoch or 0, newest)
 

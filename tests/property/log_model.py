@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidelog.log import Isolation
-from tidelog.records import ControlType, NewRecord
+from tidelog.log import Isolation, UnifiedLog
+from tidelog.records import ControlType, NewRecord, RecordBatch, read_batches
 
 MAX_KNOWN = 5  # batches of a producer that a duplicate is compared with
 
@@ -203,3 +203,57 @@ def _first(batches: Iterable[Sent], timestamp_ms: int, first_offset: int, limit:
             if record.timestamp_ms >= timestamp_ms and offset >= first_offset:
                 return (record.timestamp_ms, offset) if offset < limit else None
     return None
+
+
+# -- a log in the words of the model -----------------------------------------------------------------------------------
+
+
+def batches_in(data: bytes) -> list[Sent]:
+    """The batches that some bytes of a log are."""
+    return [_sent(batch) for batch in read_batches(data)]
+
+
+def _sent(batch: object) -> Sent:
+    assert isinstance(batch, RecordBatch)
+    batch.ensure_valid()
+    found = list(batch)
+    assert [record.offset for record in found] == list(range(batch.base_offset, batch.next_offset))
+    return Sent(
+        batch.base_offset,
+        tuple(NewRecord(record.key, record.value, record.timestamp_ms) for record in found),
+        batch.partition_leader_epoch,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        batch.is_transactional,
+        ControlType.parse(found[0].key) if batch.is_control else None,
+    )
+
+
+def read_on(log: UnifiedLog, offset: int, isolation: Isolation) -> list[Sent]:
+    """Read to the end."""
+    found: list[Sent] = []
+    while batches := batches_in(log.read(offset, 1 << 20, isolation).read()):
+        found += batches
+        offset = batches[-1].next_offset
+    return found
+
+
+def committed_offsets(log: UnifiedLog, offset: int) -> list[int]:
+    """The offsets that a consumer of committed data gets, a few batches at a time, without those it is told to drop."""
+    offsets: list[int] = []
+    while True:
+        region = log.read(offset, 400, Isolation.COMMITTED)
+        batches = batches_in(region.read())
+        if not batches:
+            return offsets
+        to_come = sorted(region.aborted or (), key=lambda txn: txn.first_offset)
+        is_aborted: set[int] = set()
+        for batch in batches:
+            while to_come and to_come[0].first_offset <= batch.last_offset:
+                is_aborted.add(to_come.pop(0).producer_id)
+            if batch.marker is ControlType.ABORT:
+                is_aborted.discard(batch.producer_id)
+            if batch.marker is None and not (batch.is_transactional and batch.producer_id in is_aborted):
+                offsets += range(batch.base_offset, batch.next_offset)
+        offset = batches[-1].next_offset

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.property.log_model import LogModel, Producer, Sent
+from tests.property.log_model import LogModel, Producer, Sent, batches_in, committed_offsets, read_on
 from tidelog.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
@@ -20,10 +20,8 @@ from tidelog.records import (
     ControlType,
     EndTxnMarker,
     NewRecord,
-    RecordBatch,
     build_batch,
     build_end_txn_marker,
-    read_batches,
 )
 from tidelog.testing.disk import SimulatedFileSystem
 
@@ -339,11 +337,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def present(self) -> list[Sent]:
         """What the files hold, from the first segment on."""
-        return [
-            _sent(batch)
-            for segment in self.log.segments
-            for batch in read_batches(segment.log.file.read(0, segment.size))
-        ]
+        return [batch for segment in self.log.segments for batch in batches_in(segment.log.file.read(0, segment.size))]
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
@@ -385,10 +379,12 @@ class LogMachine(RuleBasedStateMachine):
 
     def check_readers(self) -> None:
         visible = self.model.visible(self.segments[0], self.model.log_end)
-        assert self.read_on(Isolation.LOG_END) == [b for b in visible if b.last_offset >= self.model.log_start]
+        assert read_on(self.log, self.model.log_start, Isolation.LOG_END) == [
+            b for b in visible if b.last_offset >= self.model.log_start
+        ]
         limit = self.model.limit_of(Isolation.HIGH_WATERMARK, -1)
-        assert [b for b in visible if self.model.log_start <= b.last_offset < limit] == self.read_on(
-            Isolation.HIGH_WATERMARK
+        assert [b for b in visible if self.model.log_start <= b.last_offset < limit] == read_on(
+            self.log, self.model.log_start, Isolation.HIGH_WATERMARK
         )
 
     def check_readers_of_committed_data(self) -> None:
@@ -400,34 +396,7 @@ class LogMachine(RuleBasedStateMachine):
             for offset in range(batch.base_offset, batch.next_offset)
             if offset not in aborted and batch.last_offset >= self.model.log_start
         ]
-        assert self.read_committed() == expected
-
-    def read_on(self, isolation: Isolation) -> list[Sent]:
-        found: list[Sent] = []
-        offset = self.model.log_start
-        while batches := [_sent(batch) for batch in read_batches(self.log.read(offset, LARGE, isolation).read())]:
-            found += batches
-            offset = batches[-1].next_offset
-        return found
-
-    def read_committed(self) -> list[int]:
-        offsets: list[int] = []
-        offset = self.model.log_start
-        while True:
-            region = self.log.read(offset, 400, Isolation.COMMITTED)
-            batches = [_sent(batch) for batch in read_batches(region.read())]
-            if not batches:
-                return offsets
-            to_come = sorted(region.aborted or (), key=lambda txn: txn.first_offset)
-            is_aborted: set[int] = set()
-            for batch in batches:
-                while to_come and to_come[0].first_offset <= batch.last_offset:
-                    is_aborted.add(to_come.pop(0).producer_id)
-                if batch.marker is ControlType.ABORT:
-                    is_aborted.discard(batch.producer_id)
-                if batch.marker is None and not (batch.is_transactional and batch.producer_id in is_aborted):
-                    offsets += range(batch.base_offset, batch.next_offset)
-            offset = batches[-1].next_offset
+        assert committed_offsets(self.log, self.model.log_start) == expected
 
     @rule(share=shares, isolation=st.sampled_from(Isolation), max_bytes=st.integers(0, 700), at_least_one=st.booleans())
     def read(self, share: float, isolation: Isolation, max_bytes: int, at_least_one: bool) -> None:
@@ -436,7 +405,7 @@ class LogMachine(RuleBasedStateMachine):
         region = self.log.read(offset, max_bytes, isolation, at_least_one=at_least_one)
         data = region.read()
         expected = [batch for batch in self.model.visible(self.segments[0], limit) if batch.last_offset >= offset]
-        found = [_sent(batch) for batch in read_batches(data)]
+        found = batches_in(data)
         assert found == expected[: len(found)]
         if at_least_one and expected and offset < limit:
             assert found
@@ -467,24 +436,6 @@ class LogMachine(RuleBasedStateMachine):
         for batch in self.model.batches:
             if batch.base_offset >= self.model.log_start:
                 assert self.log.leader_epochs.epoch_for_offset(batch.base_offset) == batch.leader_epoch
-
-
-def _sent(batch: object) -> Sent:
-    """A batch of the log as the model has it."""
-    assert isinstance(batch, RecordBatch)
-    batch.ensure_valid()
-    found = list(batch)
-    assert [record.offset for record in found] == list(range(batch.base_offset, batch.next_offset))
-    return Sent(
-        batch.base_offset,
-        tuple(NewRecord(record.key, record.value, record.timestamp_ms) for record in found),
-        batch.partition_leader_epoch,
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.base_sequence,
-        batch.is_transactional,
-        ControlType.parse(found[0].key) if batch.is_control else None,
-    )
 
 
 TestLog = LogMachine.TestCase

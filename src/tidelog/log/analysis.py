@@ -3,13 +3,12 @@
 Kafka: UnifiedLog.analyzeAndValidateRecords.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tidelog.errors import (
     InvalidRecordError,
     MessageTooLargeError,
     OffsetsOutOfOrderError,
-    RecordError,
 )
 from tidelog.log.batch_info import BatchInfo, batch_info
 from tidelog.log.origin import AppendOrigin
@@ -32,7 +31,6 @@ class AppendInfo:
     log_start_offset: int = _NONE
     size: int = 0  # bytes written
     is_duplicate: bool = False
-    record_errors: tuple[RecordError, ...] = field(default=())
 
 
 def analyse(buffer: memoryview, origin: AppendOrigin, leader_epoch: int, max_batch_size: int) -> list[BatchInfo]:

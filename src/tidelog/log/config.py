@@ -111,6 +111,8 @@ class LogConfig:
     deletes: bool = _derived()
     uses_append_time: bool = _derived()
     target_codec: Codec | None = _derived()  # None keeps the producer's
+    # The age at which a segment is rolled: a compacted topic must not keep records from the cleaner for longer.
+    max_segment_ms: int = _derived()
 
     def __post_init__(self) -> None:
         for name, setting in _SETTINGS.items():
@@ -119,6 +121,8 @@ class LogConfig:
         object.__setattr__(self, "deletes", "delete" in self.cleanup_policy)
         object.__setattr__(self, "uses_append_time", self.message_timestamp_type == "LogAppendTime")
         object.__setattr__(self, "target_codec", _codec_of(self.compression_type))
+        age_ms = min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+        object.__setattr__(self, "max_segment_ms", age_ms)
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise InvalidConfigError(
                 f"min.compaction.lag.ms is {self.min_compaction_lag_ms}, "
@@ -178,11 +182,6 @@ class LogConfig:
         return {name: setting.to_text(getattr(self, _field_name(name))) for name, setting in _SETTINGS.items()}
 
     # -- what follows from the values ----------------------------------------------------------------------------
-
-    @property
-    def max_segment_ms(self) -> int:
-        """The age at which a segment is rolled: a compacted topic must not keep records from the cleaner for longer."""
-        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @property
     def effective_local_retention_ms(self) -> int:

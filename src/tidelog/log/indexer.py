@@ -100,13 +100,16 @@ def rebuild_indexes(fs: FileSystem, segment: LogSegment, config: LogConfig, *, i
                 yield
             if indexer.position == before:
                 break  # the rest is no batch
+        if not is_active:
+            indexer.finish()
     except (CorruptionError, InvalidRequestError, OffsetOverflowError):
         pass  # the log itself is damaged from here on: what was indexed before is right
     if is_active:
         offsets.resize(config.segment_index_bytes)
         times.resize(config.segment_index_bytes)
     else:
-        indexer.finish()
+        offsets.trim()
+        times.trim()
     offsets.flush()
     times.flush()
     segment.take_indexes(offsets, times)

@@ -109,13 +109,11 @@ class LogSegment(SegmentReader):
     def should_roll(self, config: LogConfig, size: int, max_timestamp_ms: int, last_offset: int, now_ms: int) -> bool:
         """Whether `size` bytes that end with `last_offset` belong into a new segment."""
         own_size = self.log.size
-        if own_size + size > config.segment_bytes:
+        if own_size + size > config.segment_bytes or not 0 <= last_offset - self.base_offset <= MAX_INT32:
             return True
         if own_size and self.waited_ms(now_ms, max_timestamp_ms) > config.max_segment_ms - self.jitter_ms:
             return True
-        return (
-            self.offset_index.is_full or self.time_index.is_full or not 0 <= last_offset - self.base_offset <= MAX_INT32
-        )
+        return self.offset_index.is_full or self.time_index.is_full
 
     def waited_ms(self, now_ms: int, timestamp_ms: int) -> int:
         """How long this segment has been open: by record time where records have one, else by the clock."""
@@ -163,24 +161,22 @@ class LogSegment(SegmentReader):
         return start
 
     def note(self, last_offset: int, position: int, size: int, max_timestamp_ms: int) -> None:
-        """Index a batch that was written, if enough bytes lie between it and the last indexed one."""
-        if max_timestamp_ms > self.max_timestamp.timestamp_ms:
-            self._max = TimestampOffset(max_timestamp_ms, last_offset)
+        """Index a batch that was written, if enough bytes lie between it and the last indexed one.
+
+        One append may hold more batches than the indexes have room for: an index that lacks entries is none the worse,
+        and the next append rolls.
+        """
+        latest = self._max
+        if latest is None:
+            latest = self._load_max()
+        if max_timestamp_ms > latest.timestamp_ms:
+            latest = self._max = TimestampOffset(max_timestamp_ms, last_offset)
         if self._bytes_since_index > self._index_interval:
-            self.index_batch(last_offset, position)
+            if not (self.offset_index.is_full or self.time_index.is_full):
+                self.offset_index.append(last_offset, position)
+                self.time_index.maybe_append(latest.timestamp_ms, latest.offset)
             self._bytes_since_index = 0
         self._bytes_since_index += size
-
-    def index_batch(self, last_offset: int, position: int) -> None:
-        """Add a batch to the offset index, and the largest timestamp so far to the time index, if both have room.
-
-        One append may hold more batches than the indexes have room for, and recovery may want more entries than were
-        written: an index that lacks some is none the worse, and the next append rolls.
-        """
-        if self.offset_index.is_full or self.time_index.is_full:
-            return
-        self.offset_index.append(last_offset, position)
-        self.time_index.maybe_append(*self.max_timestamp)
 
     def add_aborted(self, txn: CompletedTxn, last_stable_offset: int) -> None:
         """Note a transaction whose ABORT marker lies in this segment."""
