@@ -201,6 +201,10 @@ _SCRIPTS: dict[str, tuple[dict[str, Any], list[Step]]] = {
         _SMALL_SEGMENTS,
         [*[["produce", 1, 1]] * 5, ["delete", 4], _FLUSH, _CHECKPOINT, ["retain"], ["lead"], _ONE, _TICK],
     ),
+    "snapshots of what was cut": (
+        {},
+        [*[["produce", 1, 1]] * 3, _ROLL, ["produce", 1, 1], _FLUSH, ["truncate", 2], *[["produce", 2, 1]] * 3, _FLUSH],
+    ),
     "epochs behind a truncation": (
         {}, [["lead"], _ONE, _FLUSH, ["lead"], _ONE, ["lead"], _ONE, ["truncate", 2], _FLUSH, _ONE, _ONE, _ONE, _FLUSH]
     ),

@@ -14,8 +14,7 @@ from tests.property.crash_disk import WatchedDisk, WatchedFile
 from tests.property.crash_judge import Expectation, Stop, judge, open_log
 from tests.property.crash_model import Known, Producers, State, batch_of, stamped
 from tests.property.crash_run import Run
-from tests.property.crash_steps import random_workload, scripted_workloads
-from tidelog.log import ManualClock
+from tests.property.crash_steps import Workload, random_workload, scripted_workloads
 from tidelog.log.files import WriteFile
 from tidelog.records import ControlType, EndTxnMarker, NewRecord, build_batch, build_end_txn_marker
 
@@ -43,36 +42,35 @@ def test_the_engine_does_nothing_more_once_the_power_is_gone(name: str) -> None:
 
 def test_a_recovery_that_is_cut_itself_leaves_no_hole_and_nothing_comes_back_behind_it() -> None:
     """Damage in the middle, as a log of Apache Kafka can have it after a crash: what follows goes, for good."""
-    run = Run(SCRIPTS["rolls by size"], lambda _: None)
+    settings = {**SCRIPTS["rolls by size"].settings, "segment_bytes": 500}
+    run = Run(Workload(settings, [["produce", 1, 1]] * 24, "damage"), lambda _: None)
     run.run()
     run.log.release()
-    written, config, now_ms = run.expectation().states[0], run.config, run.clock.now_ms()
-    damaged = run.log.segments[2]
+    written, damaged = run.expectation().states[0], run.log.segments[2]
     lost = written.first_from(damaged.base_offset) + 1  # the second batch of that segment, and all behind it
-    first = len(written.batches[lost - 1].data)
     disk = run.disk.copy()
-    file = disk.open_write(damaged.log.path)
-    file.write_at(first + 70, b"?" * 8)
+    disk.open_write(damaged.log.path).write_at(len(written.batches[lost - 1].data) + 70, b"?" * 8)
     disk.sync_all()
     floor = written.batches[lost - 1].end
-    allowed = Expectation((written,), floor, Stop(), None, 0, 0)
+    states: tuple[State, ...] = (written,)
     cuts = 0
 
     def on_change() -> None:
         nonlocal cuts
         cuts += 1
-        for variant in range(3):
+        expected = Expectation(states, floor, Stop(), None, 0, 0)
+        for variant in range(6):
             rng = Random(f"{cuts} {variant}")
-            judge(disk.after_crash(rng), allowed, config, now_ms, rng)
+            judge(disk.after_crash(rng), expected, run.config, run.clock.now_ms(), rng)
 
-    watched = WatchedDisk(disk, on_change)
-    log = open_log(watched, Stop(), config, ManualClock(now_ms))
-    state = written._replace(batches=written.batches[:lost], end=floor)
+    log = open_log(WatchedDisk(disk, on_change), Stop(), run.config, run.clock)
     assert log.log_end_offset == floor
-    for batch in written.batches[lost:]:  # the same sizes as before, other bytes: old ones would fit behind them
-        new = stamped(bytes(build_batch([NewRecord(b"k", bytes(len(batch.data)), now_ms)])), log.log_end_offset, 0)
-        state = state.appended([new])
-        allowed = Expectation((state,), floor, Stop(), None, 0, 0)
+    states = (written._replace(batches=written.batches[:lost], end=floor),)
+    for old in written.batches[lost:]:  # others of the same size: the old ones would fit behind each of them
+        value = bytes(len(old.data) - len(build_batch([NewRecord(b"k", b"")])))
+        new = stamped(bytes(build_batch([NewRecord(b"k", value, run.clock.now_ms())])), log.log_end_offset, 0)
+        assert len(new.data) == len(old.data)
+        states = (states[-1].appended([new]),)
         log.append_as_follower(memoryview(bytearray(new.data)))
     assert cuts > 60
 
