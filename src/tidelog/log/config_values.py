@@ -29,7 +29,7 @@ class Kind(Enum):
     DOUBLE = "a number"
     BOOLEAN = "true or false"
     STRING = "text"
-    LIST = "a list, separated by commas"
+    LIST = "a list, separated by commas; in Python a tuple"
 
 
 class Rule(NamedTuple):

@@ -33,6 +33,7 @@ from tidelog.log.names import (
     META_PROPERTIES,
     PARTITION_METADATA,
     TIME_INDEX_SUFFIX,
+    check_topic_name,
     file_name,
     is_delete_directory,
     is_index_file,
@@ -99,7 +100,11 @@ class LogLoader:
 
     def _enter(self) -> None:
         """Take the directory, with the first slice: what is abandoned before that has taken nothing."""
-        if self._fs.stat(self._directory) is None:
+        found = self._fs.stat(self._directory)
+        if found is not None and not found.is_directory:
+            raise StorageError(f"{self._directory} is not a directory")
+        if found is None:
+            check_topic_name(parse_directory_name(self._directory.rpartition("/")[2]).topic)
             self._fs.make_directory(self._directory)
             self._fs.sync_directory(parent_of(self._directory))  # nothing in it is flushed while it can vanish itself
         if self._is_locked:

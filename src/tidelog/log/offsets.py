@@ -1,12 +1,30 @@
 """Offsets together with the place in the files where they lie."""
 
-from typing import NamedTuple
+import operator
+from typing import NamedTuple, SupportsIndex
 
 from tidelog.errors import InvalidRequestError
 
-__all__ = ["OffsetMetadata", "TimestampAndOffset"]
+__all__ = ["OffsetMetadata", "TimestampAndOffset", "as_offset"]
 
 UNKNOWN = -1
+
+
+def as_offset(value: SupportsIndex, what: str) -> int:
+    """A whole number from 0 on, which is what an offset must be before anything is done with it.
+
+    >>> as_offset(2.5, "an offset")
+    Traceback (most recent call last):
+      ...
+    tidelog.errors.InvalidRequestError: 2.5 is no offset: an offset is a whole number from 0 on
+    """
+    try:
+        offset = operator.index(value)
+    except TypeError:
+        offset = -1
+    if not 0 <= offset < 1 << 63:
+        raise InvalidRequestError(f"{value!r} is no offset: {what} is a whole number from 0 on")
+    return offset
 
 
 class OffsetMetadata(NamedTuple):

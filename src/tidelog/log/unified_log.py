@@ -18,7 +18,7 @@ import functools
 import os
 import random
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from tidelog.errors import (
@@ -39,7 +39,7 @@ from tidelog.log.list_offsets import offset_for_time
 from tidelog.log.local_log import LocalLog
 from tidelog.log.lookup import Step
 from tidelog.log.names import parse_directory_name
-from tidelog.log.offsets import TimestampAndOffset
+from tidelog.log.offsets import TimestampAndOffset, as_offset
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.partition_metadata import PartitionMetadataFile
 from tidelog.log.producer_rebuild import rebuild_producer_state
@@ -52,14 +52,17 @@ from tidelog.log.segment_swap import replace_segments
 from tidelog.log.tasks import Call, Schedule
 from tidelog.log.upkeep import Upkeep
 from tidelog.log.verification import NO_GUARD, VerificationGuard
-from tidelog.log.watermarks import Isolation, LogOffsets, Watermarks
+from tidelog.log.watermarks import Isolation, LogOffsets, Watermarks, ensure_isolation
+from tidelog.records.batches import read_batches
 from tidelog.records.builder import build_batch
+from tidelog.records.committed import AbortedTxn, committed_batches
 from tidelog.records.java import MAX_INT32
-from tidelog.records.record import NewRecord
+from tidelog.records.record import NO_TIMESTAMP, NewRecord, Record
 
 __all__ = ["UnifiedLog"]
 
 _ANY_EPOCH = MAX_INT32
+_READ_BYTES = 1 << 20
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -131,12 +134,15 @@ class UnifiedLog:
         rng: random.Random | None = None,
         schedule: Schedule | None = None,
         lock: bool = True,
+        high_watermark: int | None = None,
         on_failure: Callable[[str, StorageError], None] | None = None,
     ) -> "UnifiedLog":
         """Load the log of a partition directory, creating it if there is none, and recover it unless told it is clean.
 
-        `recovery_point`, `log_start_offset` and `clean_shutdown` are what the checkpoints of the root say; without
-        them everything is checked. With `lock` no other process and no other caller can have the directory open.
+        `recovery_point`, `log_start_offset`, `high_watermark` and `clean_shutdown` are what the files of the root say.
+        A log does not keep them: without them everything is checked, the log starts at its first segment, and the high
+        watermark is the log start until somebody moves it. With `lock` no other process and no other caller can have
+        the directory open.
         """
         from tidelog.log.loader import LogLoader
         from tidelog.log.local_files import LocalFileSystem
@@ -145,8 +151,8 @@ class UnifiedLog:
         loader = LogLoader(
             os.fspath(directory).rstrip("/"),
             LogConfig() if config is None else config,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
+            recovery_point=as_offset(recovery_point, "a recovery point"),
+            log_start_offset=as_offset(log_start_offset, "a log start"),
             clean_shutdown=clean_shutdown,
             producer_id_expiration_ms=producer_id_expiration_ms,
             producer_id_expiration_check_interval_ms=producer_id_expiration_check_interval_ms,
@@ -157,7 +163,10 @@ class UnifiedLog:
             schedule=Schedule(clock) if schedule is None else schedule,
             lock=lock,
         )
-        return loader.load(topic_id=topic_id, on_failure=on_failure)
+        log = loader.load(topic_id=topic_id, on_failure=on_failure)
+        if high_watermark is not None:
+            log.update_high_watermark(high_watermark)
+        return log
 
     def __enter__(self) -> "UnifiedLog":
         return self
@@ -205,15 +214,18 @@ class UnifiedLog:
 
     # -- appending -----------------------------------------------------------------------------------------------
 
-    def append(self, records: Iterable[NewRecord], *, leader_epoch: int | None = None) -> AppendInfo:
+    def append(self, records: Iterable[NewRecord] | NewRecord, *, leader_epoch: int | None = None) -> AppendInfo:
         """Append records as one batch and let readers see them: the convenience of a log that stands alone.
 
         Records without a timestamp get the time of the clock, as a producer would have given it.
         """
         now_ms = self.local.clock.now_ms()
-        batch = build_batch(
-            record if record.timestamp_ms >= 0 else record._replace(timestamp_ms=now_ms) for record in records
-        )
+        timed = []
+        for record in [records] if isinstance(records, NewRecord) else records:
+            if not isinstance(record, NewRecord):
+                raise InvalidRequestError(f"{record!r} is no NewRecord")
+            timed.append(record._replace(timestamp_ms=now_ms) if record.timestamp_ms == NO_TIMESTAMP else record)
+        batch = build_batch(timed)
         epoch = self.leader_epochs.latest_epoch if leader_epoch is None else leader_epoch
         info = self.append_as_leader(memoryview(batch), epoch or 0)
         self.update_high_watermark(self.log_end_offset)
@@ -234,6 +246,8 @@ class UnifiedLog:
         `verification_guard` shows that the coordinator knows of the transaction that a first batch opens;
         `transaction_version` is the protocol of the coordinator that sends a marker.
         """
+        if memoryview(buffer).readonly:
+            raise InvalidRequestError("the buffer is read-only and offsets are stamped into it: pass a bytearray")
         if origin is AppendOrigin.REPLICATION:
             raise InvalidRequestError("a leader does not append what it replicates: see append_as_follower")
         return self._append(buffer, origin, leader_epoch, verification_guard, transaction_version)
@@ -339,6 +353,8 @@ class UnifiedLog:
         isolation it is empty. `at_least_one` raises `max_bytes` to the first batch where that is larger.
         """
         self._ensure_usable()
+        offset = as_offset(offset, "an offset")
+        ensure_isolation(isolation)
         if offset < self.log_start_offset:
             raise OffsetOutOfRangeError(
                 f"offset {offset} of {self.directory}: the log starts at {self.log_start_offset}"
@@ -366,7 +382,22 @@ class UnifiedLog:
     ) -> TimestampAndOffset | None:
         """The first record at or behind a time, as a broker answers; the specials -1 to -6 as in list_offsets.py."""
         self._ensure_usable()
+        ensure_isolation(isolation)
         return offset_for_time(self, timestamp_ms, isolation, trace)
+
+    def records(self, offset: int | None = None, isolation: Isolation = Isolation.LOG_END) -> Iterator[Record]:
+        """Every record from `offset`, or the log start, on, as a consumer of this isolation would be given them."""
+        offset = self.log_start_offset if offset is None else as_offset(offset, "an offset")
+        while True:
+            region = self.read(offset, _READ_BYTES, isolation)
+            if not region.size:
+                return
+            first = offset
+            batches = list(read_batches(region.read()))
+            aborted = [AbortedTxn(txn.producer_id, txn.first_offset) for txn in region.aborted or ()]
+            for batch in committed_batches(batches, aborted):
+                yield from (record for record in batch.records() if record.offset >= first)
+            offset = batches[-1].next_offset
 
     def limit_offset(self, isolation: Isolation) -> int:
         """The first offset that a reader may not see."""
@@ -400,8 +431,12 @@ class UnifiedLog:
     # -- deleting and truncating ---------------------------------------------------------------------------------
 
     def delete_records(self, offset: int) -> bool:
-        """Raise the log start; whether it moved. Files go with `delete_old_segments`."""
+        """Raise the log start; whether it moved. Segments wholly below it go with `delete_old_segments`.
+
+        Whoever opens the log again must know the log start: a root keeps it in `log-start-offset-checkpoint`.
+        """
         self._ensure_usable()
+        offset = as_offset(offset, "a log start")
         if offset > self.high_watermark:
             raise OffsetOutOfRangeError(f"a log start of {offset}, the high watermark is {self.high_watermark}")
         if offset <= self.log_start_offset:
@@ -416,7 +451,10 @@ class UnifiedLog:
 
     @_touches_disk
     def delete_old_segments(self) -> int:
-        """Delete the segments that the log start, retention.bytes and retention.ms let go; how many."""
+        """Delete the segments that the log start, retention.bytes and retention.ms let go; how many.
+
+        By default records older than a week go, by their own timestamps, as in Kafka.
+        """
         self._ensure_usable()
         return sum(self._delete_segments(segments) for segments in deletable_segments(self))
 
@@ -461,8 +499,7 @@ class UnifiedLog:
     def truncate_to(self, offset: int) -> bool:
         """Cut everything from `offset` on; whether there was anything."""
         self._ensure_usable()
-        if offset < 0:
-            raise InvalidRequestError(f"a log truncated to offset {offset}")
+        offset = as_offset(offset, "where a log is truncated")
         if offset >= self.log_end_offset:
             self.leader_epochs.truncate_from_end(self.log_end_offset)
             self.leader_epochs.flush()
@@ -484,8 +521,11 @@ class UnifiedLog:
 
     @_touches_disk
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Drop everything and begin anew at `offset`."""
+        """Drop everything and begin anew at `offset`, or at a log start below it."""
         self._ensure_usable()
+        offset = as_offset(offset, "where a log begins")
+        if log_start_offset is not None and as_offset(log_start_offset, "a log start") > offset:
+            raise InvalidRequestError(f"a log start of {log_start_offset}, above the log end {offset}")
         self.local.truncate_fully(offset)
         self.leader_epochs.clear_and_flush()
         self.producers.truncate_fully_and_start_at(offset)

@@ -19,7 +19,7 @@ from tidelog.log.local_log import LocalLog
 from tidelog.log.offsets import OffsetMetadata
 from tidelog.log.producer_state import ProducerStateManager
 
-__all__ = ["Isolation", "LogOffsets", "Watermarks"]
+__all__ = ["Isolation", "LogOffsets", "Watermarks", "ensure_isolation"]
 
 
 class Isolation(Enum):
@@ -28,6 +28,13 @@ class Isolation(Enum):
     LOG_END = "log end"  # a follower, or whoever opens a directory by hand
     HIGH_WATERMARK = "high watermark"  # a consumer
     COMMITTED = "last stable offset"  # a consumer that wants committed transactions only
+
+
+def ensure_isolation(value: object) -> None:
+    """Raise InvalidRequestError for anything but an Isolation: to guess could show what is not committed."""
+    if not isinstance(value, Isolation):
+        names = ", ".join(f"Isolation.{isolation.name}" for isolation in Isolation)
+        raise InvalidRequestError(f"{value!r} is no isolation; there are {names}")
 
 
 class LogOffsets(NamedTuple):
