@@ -122,6 +122,7 @@ class LocalLog:
             self.segments.add(segment)
         else:
             old.change_suffix("", DELETED)
+            self.fs.sync_directory(self.directory)
             segment = self._create(base_offset)
             self.segments.add(segment)
             self.segments.remove(old.base_offset)
