@@ -14,6 +14,7 @@ from tests.log.logs import NOW, a_log, batch, clock_of, lead, of_producer
 from tidelog.errors import LogClosedError, OffsetOutOfRangeError, StorageError, TooManyFilesError
 from tidelog.log import Isolation, LogConfig, ManualClock, UnifiedLog
 from tidelog.log.local_files import LocalFileSystem, storage_error
+from tidelog.log.offset_index import OffsetIndex
 from tidelog.log.open_files import OPEN_FILES, OpenFiles
 from tidelog.log.tasks import Schedule
 from tidelog.testing.disk import SimulatedFileSystem
@@ -189,18 +190,19 @@ def test_what_the_disk_refuses_while_loading_costs_no_record(operation: str, pat
 
 
 def test_an_append_that_is_interrupted_takes_the_log_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = a_log(tmp_path)
+    log = a_log(tmp_path, index_interval_bytes=0)
     lead(log, of_producer(1, 0))
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(log.active_segment, "note", interrupt)
+    monkeypatch.setattr(OffsetIndex, "append", interrupt)  # behind the bytes, whichever way the batch takes
     with pytest.raises(KeyboardInterrupt):
         lead(log, of_producer(1, 1))
     with pytest.raises(LogClosedError, match="KeyboardInterrupt"):
         lead(log, of_producer(1, 2))
     log.release()
+    monkeypatch.undo()
     assert a_log(tmp_path).log_end_offset == 2  # what was written is whole, and found again
 
 

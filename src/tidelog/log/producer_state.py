@@ -122,10 +122,8 @@ class ProducerStateManager:
         batches = entry.batches
         if not batches or sequence != batches[-1].last_sequence + 1:
             return None
-        for batch in batches:
-            if batch.last_sequence >= sequence:  # out of order, as replication may leave it: it could be a duplicate
-                return None
-        return entry
+        # Batches that are out of order, as replication may leave them, could be repeated by this one.
+        return entry if max(batches).last_sequence < sequence else None
 
     def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
         """Begin to check batches of a producer; nothing changes before `update`."""

@@ -106,8 +106,7 @@ class QuickAppend:
         next_offset = last_offset + 1
         _STAMP.pack_into(buffer, 0, first_offset, length, leader_epoch)
         try:
-            position = segment.write(buffer, max_timestamp_ms)
-            segment.note(last_offset, position, size, max_timestamp_ms)
+            position = segment.append_one(buffer, size, last_offset, max_timestamp_ms)
             local.log_end = OffsetMetadata(next_offset, segment.base_offset, position + size)
             if entry is not None:
                 batches = entry.batches

@@ -111,8 +111,14 @@ class LogSegment(SegmentReader):
         own_size = self.log.size
         if own_size + size > config.segment_bytes or not 0 <= last_offset - self.base_offset <= MAX_INT32:
             return True
-        if own_size and self.waited_ms(now_ms, max_timestamp_ms) > config.max_segment_ms - self.jitter_ms:
-            return True
+        if own_size:
+            first = self._first_timestamp_ms
+            if first is None or first < 0:  # seldom: it is to be looked up, or the clock decides
+                waited_ms = self.waited_ms(now_ms, max_timestamp_ms)
+            else:
+                waited_ms = max_timestamp_ms - first
+            if waited_ms > config.max_segment_ms - self.jitter_ms:
+                return True
         return self.offset_index.is_full or self.time_index.is_full
 
     def waited_ms(self, now_ms: int, timestamp_ms: int) -> int:
@@ -159,6 +165,27 @@ class LogSegment(SegmentReader):
             self._load_max()
         log.append(data)
         return start
+
+    def append_one(self, data: Buffer, size: int, last_offset: int, max_timestamp_ms: int) -> int:
+        """Write and index one batch, of which `should_roll` has said that there is room for it; where it lies.
+
+        What `write` and `note` do, in one piece: this is where a broker spends its time.
+        """
+        log, latest = self.log, self._max
+        position = log.size
+        if position == 0 or latest is None or self._tail is not None:
+            position = self.write(data, max_timestamp_ms)
+            self.note(last_offset, position, size, max_timestamp_ms)
+            return position
+        log.append(data)
+        if max_timestamp_ms > latest.timestamp_ms:
+            latest = self._max = TimestampOffset(max_timestamp_ms, last_offset)
+        if self._bytes_since_index > self._index_interval:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(*latest)
+            self._bytes_since_index = 0
+        self._bytes_since_index += size
+        return position
 
     def note(self, last_offset: int, position: int, size: int, max_timestamp_ms: int) -> None:
         """Index a batch that was written, if enough bytes lie between it and the last indexed one.

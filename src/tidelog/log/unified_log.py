@@ -246,8 +246,6 @@ class UnifiedLog:
         `verification_guard` shows that the coordinator knows of the transaction that a first batch opens;
         `transaction_version` is the protocol of the coordinator that sends a marker.
         """
-        if memoryview(buffer).readonly:
-            raise InvalidRequestError("the buffer is read-only and offsets are stamped into it: pass a bytearray")
         if origin is AppendOrigin.REPLICATION:
             raise InvalidRequestError("a leader does not append what it replicates: see append_as_follower")
         return self._append(buffer, origin, leader_epoch, verification_guard, transaction_version)
@@ -274,6 +272,8 @@ class UnifiedLog:
             info = QUICK_APPEND.append(self, buffer, leader_epoch)
             if info is not None:
                 return info
+        if origin.assigns_offsets and buffer.readonly:
+            raise InvalidRequestError("the buffer is read-only and offsets are stamped into it: pass a bytearray")
         batches = analyse(buffer, origin, leader_epoch, self.local.config.max_message_bytes)
         if not batches:
             return AppendInfo(-1, -1, log_start_offset=self.log_start_offset)
