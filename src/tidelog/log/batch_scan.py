@@ -1,8 +1,7 @@
 """Walking over the batches of a `.log` file, headers only, by the rules for files.
 
-Two gaits with one result. A lookup wants the few batches behind an index entry: it reads a window of some KiB and
-jumps from header to header. A walk over a whole segment (rebuilding producer state, recovery) reads megabytes and
-lets a kernel find the headers.
+A lookup wants the few batches behind an index entry: it reads a window of some KiB and jumps from header to header. A
+walk over a whole segment (rebuilding producer state, recovery) takes longer steps: batch_windows.py.
 """
 
 from collections.abc import Iterator

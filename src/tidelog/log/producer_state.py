@@ -12,7 +12,7 @@ Transactions that are open hold back readers of committed data; those that have 
 replicated. `first_unstable_offset` is the lowest offset of both. Producers that wrote nothing for a day are forgotten,
 unless a transaction of theirs is open.
 
-The caller holds the lock of the log. Kafka: ProducerStateManager.
+Only the owner of the log changes it. Kafka: ProducerStateManager.
 """
 
 from collections.abc import Collection, Mapping
