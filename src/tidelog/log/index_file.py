@@ -19,13 +19,12 @@ Kafka: AbstractIndex, LazyIndex.
 """
 
 import struct
-import threading
 from collections.abc import Iterator
 from typing import ClassVar, Generic, TypeVar
 
 from tidelog.errors import CorruptIndexError, InvalidRequestError, LogClosedError, OffsetOverflowError, StorageError
 from tidelog.log.files import FileSystem, ReadFile, WriteFile, open_existing, parent_of
-from tidelog.log.open_files import OPEN_FILES
+from tidelog.log.held_file import HeldFile
 from tidelog.records.java import MAX_INT32
 
 __all__ = ["IndexEntries", "IndexFile"]
@@ -185,37 +184,25 @@ class IndexEntries(Generic[Entry]):
         return 0 if high == 1 and self._read(0, 1) == zeros else high
 
 
-class IndexFile:
+class IndexFile(HeldFile):
     """An index file that is written to: one owner appends and truncates, any thread looks up.
 
-    The file is opened, or created with `max_size` bytes, when it is first used. `release` gives the descriptor back
-    and the next use opens it again; after `close` or `delete` there is no next use. A descriptor that another thread
-    still reads from is closed when that thread has done, never under its hands.
+    The file is opened, or created with `max_size` bytes, when it is first used.
     """
 
-    __slots__ = ("_capacity", "_count", "_file", "_fs", "_is_closed", "_is_counted", "_lock", "_path",
-                 "base_offset", "max_size")  # fmt: skip
+    __slots__ = ("_capacity", "_count", "_is_counted", "base_offset", "max_size")
 
     ROW: ClassVar[struct.Struct]
 
     def __init__(self, fs: FileSystem, path: str, base_offset: int, max_size: int = -1) -> None:
+        super().__init__(fs, path)
         self.base_offset = base_offset
-        self._fs = fs
-        self._path = path
         self.max_size = max_size  # of a new file; nothing that exists is changed by it
-        self._lock = threading.Lock()  # the file is opened by whoever comes first, reader or owner
-        self._file: WriteFile | None = None
-        self._is_closed = False
         self._is_counted = False  # whether count and capacity are known, as they are from the first opening on
         self._count = 0
         self._capacity = 0
 
     # -- what it holds -----------------------------------------------------------------------------------------------
-
-    @property
-    def path(self) -> str:
-        """Where the file is, or will be."""
-        return self._path
 
     @property
     def is_loaded(self) -> bool:
@@ -246,15 +233,11 @@ class IndexFile:
         """The bytes that the entries take, which a preallocated file is longer than."""
         return self.entries * self.ROW.size
 
-    def exists(self) -> bool:
-        """Whether there is a file."""
-        return self._fs.stat(self._path) is not None
-
     def sanity_check(self) -> None:
         """Raise CorruptIndexError if the file cannot be an index of this segment. The entries are not compared."""
         size = self._open().size
         if size % self.ROW.size:
-            raise CorruptIndexError(f"{self._path}: {size} bytes are not a multiple of {self.ROW.size}")
+            raise CorruptIndexError(f"{self.path}: {size} bytes are not a multiple of {self.ROW.size}")
 
     def has_room(self, entries: memoryview) -> bool:
         """Whether entries, as they are written, fit behind the last one with a slot to spare."""
@@ -286,7 +269,7 @@ class IndexFile:
         """
         file = self._open()
         if max_size < 0:
-            raise InvalidRequestError(f"{self._path}: an index of {max_size} bytes")
+            raise InvalidRequestError(f"{self.path}: an index of {max_size} bytes")
         capacity = max_size // self.ROW.size
         if file.size == capacity * self.ROW.size:
             return False
@@ -312,59 +295,15 @@ class IndexFile:
         finally:
             self._let_go()
 
-    def release(self) -> None:
-        """Give the descriptor back without trimming; the next use opens the file again."""
-        with self._lock:
-            self._file = None
-        OPEN_FILES.closed(self)
-
-    def delete(self) -> bool:
-        """Let go of the file and remove it; whether there was one."""
-        self._let_go()
-        return self._fs.remove(self._path)
-
-    def rename_to(self, path: str) -> None:
-        """Give the file another name, if there is one already."""
-        with self._lock:
-            if self.exists():
-                self._fs.rename(self._path, path)
-            self._move(path)
-
-    def moved_to(self, path: str) -> None:
-        """Note that the file has another path now, because its directory was renamed."""
-        with self._lock:
-            self._move(path)
-
-    def _move(self, path: str) -> None:
-        self._path = path
-        if self._file is not None:
-            self._file.path = path
-
-    def _let_go(self) -> None:
-        with self._lock:
-            self._is_closed = True
-            self._file = None
-        OPEN_FILES.closed(self)
-
-    def _open(self) -> WriteFile:
-        """The open file."""
-        file = self._file
-        if file is not None:
-            return file
-        with self._lock:
-            file = self._file
-            if file is None:
-                file = self._file = self._opened_again() if self._is_counted else self._opened_first()
-        OPEN_FILES.opened(self)
-        return file
+    def _open_file(self) -> WriteFile:
+        return self._opened_again() if self._is_counted else self._opened_first()
 
     def _opened_first(self) -> WriteFile:
-        self._check_not_closed()
         size = self.ROW.size
         is_new = not self.exists()
         if is_new and self.max_size < size:
-            raise InvalidRequestError(f"{self._path}: a new index of {self.max_size} bytes, an entry takes {size}")
-        file = self._made() if is_new else open_existing(self._fs, self._path)
+            raise InvalidRequestError(f"{self.path}: a new index of {self.max_size} bytes, an entry takes {size}")
+        file = self._made() if is_new else open_existing(self._fs, self.path)
         if is_new:
             file.resize(self.max_size // size * size)
         self._capacity = file.size // size
@@ -373,23 +312,18 @@ class IndexFile:
         return file
 
     def _opened_again(self) -> WriteFile:
-        self._check_not_closed()
-        file = open_existing(self._fs, self._path)
+        file = open_existing(self._fs, self.path)
         if file.size // self.ROW.size < self._count:
-            raise CorruptIndexError(f"{self._path}: {file.size} bytes, there were {self._count} entries")
+            raise CorruptIndexError(f"{self.path}: {file.size} bytes, there were {self._count} entries")
         return file
 
     def _made(self) -> WriteFile:
         try:
-            return self._fs.open_write(self._path)
+            return self._fs.open_write(self.path)
         except StorageError as error:
-            if self._fs.stat(parent_of(self._path)) is None:  # renamed meanwhile, for deletion
-                raise LogClosedError(f"{self._path}: its directory is gone") from error
+            if self._fs.stat(parent_of(self.path)) is None:  # renamed meanwhile, for deletion
+                raise LogClosedError(f"{self.path}: its directory is gone") from error
             raise
-
-    def _check_not_closed(self) -> None:
-        if self._is_closed:
-            raise LogClosedError(f"{self._path}: the index was closed")
 
     def _keep(self, count: int) -> None:
         """Drop the entries from `count` on. Their bytes stay until they are written over or trimmed."""
@@ -401,6 +335,6 @@ class IndexFile:
 
     def _overflow(self, offset: int) -> OffsetOverflowError:
         return OffsetOverflowError(
-            f"{self._path}: offset {offset} is {offset - self.base_offset} above the base, "
+            f"{self.path}: offset {offset} is {offset - self.base_offset} above the base, "
             f"an index holds 0 to {MAX_INT32}"
         )

@@ -4,13 +4,13 @@ With `preallocate` the file is longer than its batches while it is written to; `
 is opened when somebody first reads or writes it, and may be let go when too many are open (open_files.py).
 """
 
-import threading
 from collections.abc import Iterator
 
-from tidelog.errors import CorruptionError, InvalidRequestError, LogClosedError
+from tidelog.errors import CorruptionError, InvalidRequestError
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_scan import scan_batches
-from tidelog.log.files import FileSystem, WriteFile, open_existing
+from tidelog.log.files import FileSystem, WriteFile
+from tidelog.log.held_file import HeldFile
 from tidelog.log.open_files import OPEN_FILES
 from tidelog.records.java import MAX_INT32
 from tidelog.records.varint import Buffer
@@ -18,17 +18,13 @@ from tidelog.records.varint import Buffer
 __all__ = ["LogFile"]
 
 
-class LogFile:
+class LogFile(HeldFile):
     """A `.log` file and the number of bytes in it that are batches."""
 
-    __slots__ = ("_file", "_fs", "_is_closed", "_lock", "path", "size")
+    __slots__ = ("size",)
 
     def __init__(self, fs: FileSystem, path: str, size: int) -> None:
-        self._fs = fs
-        self._file: WriteFile | None = None
-        self._is_closed = False
-        self._lock = threading.Lock()  # whoever comes first opens the file, and not while it gets another name
-        self.path = path
+        super().__init__(fs, path)
         self.size = size  # set after the bytes are written: other threads read up to here
 
     @classmethod
@@ -56,16 +52,6 @@ class LogFile:
         """The open file. A reader that comes when the segment is gone gets LogClosedError; it never makes one."""
         file = self._file
         return self._open() if file is None else file
-
-    def _open(self) -> WriteFile:
-        with self._lock:
-            file = self._file
-            if file is None:
-                if self._is_closed:
-                    raise LogClosedError(f"{self.path}: the segment was closed")
-                file = self._file = open_existing(self._fs, self.path)
-        OPEN_FILES.opened(self)
-        return file
 
     @property
     def modified_ms(self) -> int:
@@ -111,36 +97,3 @@ class LogFile:
                 self.trim()
         finally:
             self._let_go()
-
-    def release(self) -> None:
-        """Forget the descriptor: it is closed when the last region that uses it goes. A later use opens it again."""
-        with self._lock:
-            self._file = None
-        OPEN_FILES.closed(self)
-
-    def delete(self) -> bool:
-        """Remove the file; whether there was one. Regions that hold it keep their bytes."""
-        self._let_go()
-        return self._fs.remove(self.path)
-
-    def _let_go(self) -> None:
-        with self._lock:
-            self._is_closed = True
-            self._file = None
-        OPEN_FILES.closed(self)
-
-    def rename_to(self, path: str) -> None:
-        """Give the file another name."""
-        with self._lock:
-            self._fs.rename(self.path, path)
-            self._move(path)
-
-    def moved_to(self, path: str) -> None:
-        """Note that the file has another path now, because its directory was renamed."""
-        with self._lock:
-            self._move(path)
-
-    def _move(self, path: str) -> None:
-        self.path = path
-        if self._file is not None:
-            self._file.path = path

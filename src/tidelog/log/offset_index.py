@@ -92,12 +92,12 @@ class OffsetIndex(IndexFile):
             file = self._open()
         count = self._count
         if count >= self._capacity:
-            raise InvalidRequestError(f"{self._path}: the index is full, with {count} entries")
+            raise InvalidRequestError(f"{self.path}: the index is full, with {count} entries")
         relative = offset - self.base_offset
         if offset <= self._last_offset or relative > MAX_INT32:
             raise self._refusal(offset)
         if not 0 <= position <= MAX_INT32:
-            raise InvalidRequestError(f"{self._path}: position {position} does not fit an index entry")
+            raise InvalidRequestError(f"{self.path}: position {position} does not fit an index entry")
         file.write_at(count * _SIZE, _pack(relative, position))
         self._last_offset = offset
         self._count = count + 1  # last: readers go by it
@@ -105,7 +105,7 @@ class OffsetIndex(IndexFile):
     def _refusal(self, offset: int) -> Exception:
         if self._count and offset <= self._last_offset:
             return CorruptIndexError(
-                f"{self._path}: offset {offset} in slot {self._count}, behind offset {self._last_offset}"
+                f"{self.path}: offset {offset} in slot {self._count}, behind offset {self._last_offset}"
             )
         return self._overflow(offset)
 
@@ -136,7 +136,7 @@ class OffsetIndex(IndexFile):
         """Raise CorruptIndexError if the last offset is below the base or the file ends inside an entry."""
         if self.last_offset < self.base_offset:
             raise CorruptIndexError(
-                f"{self._path}: the last offset {self._last_offset} is below the base {self.base_offset}"
+                f"{self.path}: the last offset {self._last_offset} is below the base {self.base_offset}"
             )
         super().sanity_check()
 

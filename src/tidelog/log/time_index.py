@@ -101,7 +101,7 @@ class TimeIndex(IndexFile):
             file = self._open()
         count = self._count
         if count >= self._capacity - 1 and not skip_full:
-            raise InvalidRequestError(f"{self._path}: the time index is full, with {count} entries")
+            raise InvalidRequestError(f"{self.path}: the time index is full, with {count} entries")
         last_ms, last_offset = self._last
         if count and (offset < last_offset or timestamp_ms < last_ms):
             raise self._refusal(timestamp_ms, offset)
@@ -111,7 +111,7 @@ class TimeIndex(IndexFile):
         if not 0 <= relative <= MAX_INT32:
             raise self._overflow(offset)
         if count >= self._capacity or timestamp_ms > _MAX_TIMESTAMP:
-            raise InvalidRequestError(f"{self._path}: no room for {timestamp_ms} in slot {count} of {self._capacity}")
+            raise InvalidRequestError(f"{self.path}: no room for {timestamp_ms} in slot {count} of {self._capacity}")
         file.write_at(count * _SIZE, _pack(timestamp_ms, relative))
         self._last = TimestampOffset(timestamp_ms, offset)
         self._count = count + 1  # last: readers go by it
@@ -119,10 +119,10 @@ class TimeIndex(IndexFile):
     def _refusal(self, timestamp_ms: int, offset: int) -> Exception:
         if offset < self._last.offset:
             return CorruptIndexError(
-                f"{self._path}: offset {offset} in slot {self._count}, behind offset {self._last.offset}"
+                f"{self.path}: offset {offset} in slot {self._count}, behind offset {self._last.offset}"
             )
         return InvalidRequestError(
-            f"{self._path}: timestamp {timestamp_ms} in slot {self._count}, behind {self._last.timestamp_ms}"
+            f"{self.path}: timestamp {timestamp_ms} in slot {self._count}, behind {self._last.timestamp_ms}"
         )
 
     def reader(self) -> TimeEntries:
@@ -150,10 +150,10 @@ class TimeIndex(IndexFile):
         if self._count:
             first_ms = self.entry(0).timestamp_ms
             if last.timestamp_ms < first_ms:
-                raise CorruptIndexError(f"{self._path}: the last timestamp {last.timestamp_ms} is below {first_ms}")
+                raise CorruptIndexError(f"{self.path}: the last timestamp {last.timestamp_ms} is below {first_ms}")
             if last.offset < self.base_offset:
                 raise CorruptIndexError(
-                    f"{self._path}: the last offset {last.offset} is below the base {self.base_offset}"
+                    f"{self.path}: the last offset {last.offset} is below the base {self.base_offset}"
                 )
         super().sanity_check()
 

@@ -15,12 +15,12 @@ Kafka: TransactionIndex, AbortedTxn.
 """
 
 import struct
-import threading
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tidelog.errors import CorruptIndexError, InvalidRequestError, LogClosedError, UnsupportedError
+from tidelog.errors import CorruptIndexError, InvalidRequestError, UnsupportedError
 from tidelog.log.files import FileSystem, ReadFile, WriteFile
+from tidelog.log.held_file import HeldFile
 from tidelog.records.fields import pack
 
 __all__ = ["AbortedTxnEntry", "CollectedTxns", "TransactionEntries", "TransactionIndex"]
@@ -86,30 +86,17 @@ def _collect(entries: Iterable[AbortedTxnEntry], fetch_offset: int, upper: int) 
     return CollectedTxns(found, is_complete=False)
 
 
-class TransactionIndex:
-    """The transaction index of a segment: one owner appends and truncates, any thread collects.
+class TransactionIndex(HeldFile):
+    """The transaction index of a segment: one owner appends and truncates, any thread collects."""
 
-    `release` gives the descriptor back and the next use opens the file again; after `close` or `delete` there is no
-    next use. A descriptor that another thread still reads from is closed when that thread has done.
-    """
-
-    __slots__ = ("_count", "_file", "_fs", "_is_closed", "_is_probed", "_last_offset", "_lock", "_path", "base_offset")
+    __slots__ = ("_count", "_is_probed", "_last_offset", "base_offset")
 
     def __init__(self, fs: FileSystem, path: str, base_offset: int) -> None:
+        super().__init__(fs, path)
         self.base_offset = base_offset
-        self._fs = fs
-        self._path = path
-        self._lock = threading.Lock()  # the file is opened by whoever comes first, reader or owner
-        self._file: WriteFile | None = None
-        self._is_closed = False
         self._is_probed = False  # whether it is known that there is a file, or that there is none
         self._count = 0
         self._last_offset: int | None = None
-
-    @property
-    def path(self) -> str:
-        """Where the file is, or will be."""
-        return self._path
 
     @property
     def last_offset(self) -> int | None:
@@ -120,15 +107,11 @@ class TransactionIndex:
         """
         return self._last_offset
 
-    def exists(self) -> bool:
-        """Whether there is a file."""
-        return self._fs.stat(self._path) is not None
-
     def append(self, entry: AbortedTxnEntry) -> None:
         """Add a transaction, whose marker must lie behind that of the last one."""
         if self._last_offset is not None and entry.last_offset <= self._last_offset:
             raise InvalidRequestError(
-                f"{self._path}: last offset {entry.last_offset} behind last offset {self._last_offset}"
+                f"{self.path}: last offset {entry.last_offset} behind last offset {self._last_offset}"
             )
         data = pack(_ENTRY, _VERSION, *entry)
         file = self._opened() or self._created()
@@ -149,7 +132,7 @@ class TransactionIndex:
         """Raise CorruptIndexError if a marker lies before the segment."""
         for entry in self.entries():
             if entry.last_offset < self.base_offset:
-                raise CorruptIndexError(f"{self._path}: {entry} ends before the base offset {self.base_offset}")
+                raise CorruptIndexError(f"{self.path}: {entry} ends before the base offset {self.base_offset}")
 
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions from the first on whose marker lies at `offset` or behind."""
@@ -179,37 +162,13 @@ class TransactionIndex:
 
     def close(self) -> None:
         """Let go of the file for good."""
-        with self._lock:
-            self._is_closed = True
-            self._file = None
+        self._let_go()
 
     def release(self) -> None:
         """Give the descriptor back; the next use opens the file again."""
         with self._lock:
             self._file = None
             self._is_probed = False
-
-    def delete(self) -> bool:
-        """Let go of the file and remove it; whether there was one."""
-        self.close()
-        return self._fs.remove(self._path)
-
-    def rename_to(self, path: str) -> None:
-        """Give the file another name, if there is one already."""
-        with self._lock:
-            if self.exists():
-                self._fs.rename(self._path, path)
-            self._move(path)
-
-    def moved_to(self, path: str) -> None:
-        """Note that the file has another path now, because its directory was renamed."""
-        with self._lock:
-            self._move(path)
-
-    def _move(self, path: str) -> None:
-        self._path = path
-        if self._file is not None:
-            self._file.path = path
 
     def _opened(self) -> WriteFile | None:
         """The open file; None if there is none yet."""
@@ -220,7 +179,7 @@ class TransactionIndex:
             self._check_not_closed()
             if not self._is_probed:
                 if self.exists():
-                    file = self._fs.open_write(self._path)
+                    file = self._fs.open_write(self.path)
                     # What is left of a torn entry is written over, where Kafka would write behind it.
                     self._count = file.size // _SIZE
                     self._file = file  # behind the count: others see the file without taking the lock
@@ -230,9 +189,5 @@ class TransactionIndex:
     def _created(self) -> WriteFile:
         with self._lock:
             self._check_not_closed()
-            file = self._file = self._fs.open_write(self._path)
+            file = self._file = self._fs.open_write(self.path)
             return file
-
-    def _check_not_closed(self) -> None:
-        if self._is_closed:
-            raise LogClosedError(f"{self._path}: the index was closed")
