@@ -19,6 +19,7 @@ import os
 import random
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Concatenate, ParamSpec, TypeVar
 
 from tidelog.errors import (
@@ -508,15 +509,16 @@ class UnifiedLog:
             self.truncate_fully_and_start_at(offset)
             return True
         gone = self.local.truncate_to(offset)
-        self._delete_snapshots(gone)
-        self.leader_epochs.truncate_from_end(offset)
-        self.leader_epochs.flush()  # what is appended next may make the old entries look right
-        self.watermarks.log_start_offset = min(offset, self.log_start_offset)
-        self._rebuild_producers(offset)
-        self.local.fs.sync_directory(self.directory)  # snapshots of what was cut must not come back either
-        if self.high_watermark >= offset:
-            self.update_high_watermark(offset)
-        self.watermarks.forget_places()
+        with self._or_offline():
+            self._delete_snapshots(gone)
+            self.leader_epochs.truncate_from_end(offset)
+            self.leader_epochs.flush()  # what is appended next may make the old entries look right
+            self.watermarks.log_start_offset = min(offset, self.log_start_offset)
+            self._rebuild_producers(offset)
+            self.local.fs.sync_directory(self.directory)  # snapshots of what was cut must not come back either
+            if self.high_watermark >= offset:
+                self.update_high_watermark(offset)
+            self.watermarks.forget_places()
         return True
 
     @_touches_disk
@@ -527,12 +529,13 @@ class UnifiedLog:
         if log_start_offset is not None and as_offset(log_start_offset, "a log start") > offset:
             raise InvalidRequestError(f"a log start of {log_start_offset}, above the log end {offset}")
         self.local.truncate_fully(offset)
-        self.leader_epochs.clear_and_flush()
-        self.producers.truncate_fully_and_start_at(offset)
-        self.watermarks.log_start_offset = offset if log_start_offset is None else log_start_offset
-        self._rebuild_producers(offset)
-        self.local.fs.sync_directory(self.directory)
-        self.update_high_watermark(offset)
+        with self._or_offline():
+            self.leader_epochs.clear_and_flush()
+            self.producers.truncate_fully_and_start_at(offset)
+            self.watermarks.log_start_offset = offset if log_start_offset is None else log_start_offset
+            self._rebuild_producers(offset)
+            self.local.fs.sync_directory(self.directory)
+            self.update_high_watermark(offset)
 
     def _rebuild_producers(self, end_offset: int) -> None:
         work = rebuild_producer_state(
@@ -662,6 +665,15 @@ class UnifiedLog:
         if self.failure is not None:
             raise LogClosedError(f"{self.directory} is offline: {self.failure}") from self.failure
         self.local.ensure_open()
+
+    @contextmanager
+    def _or_offline(self) -> Iterator[None]:
+        """Whatever goes wrong inside takes the directory offline: half of it is done."""
+        try:
+            yield
+        except BaseException as error:
+            self.fail(error)
+            raise
 
     def fail(self, error: BaseException) -> None:
         """Take the directory offline: from now on nothing is written here, and whoever has the root is told.
