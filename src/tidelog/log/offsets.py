@@ -3,7 +3,7 @@
 import operator
 from typing import NamedTuple, SupportsIndex
 
-from tidelog.errors import InvalidRequestError
+from tidelog.errors import InvalidRequestError, OffsetOutOfRangeError
 
 __all__ = ["OffsetMetadata", "TimestampAndOffset", "as_offset"]
 
@@ -21,10 +21,14 @@ def as_offset(value: SupportsIndex, what: str) -> int:
     try:
         offset = operator.index(value)
     except TypeError:
-        offset = -1
+        raise InvalidRequestError(_refusal(value, what)) from None
     if not 0 <= offset < 1 << 63:
-        raise InvalidRequestError(f"{value!r} is no offset: {what} is a whole number from 0 on")
+        raise OffsetOutOfRangeError(_refusal(value, what))
     return offset
+
+
+def _refusal(value: object, what: str) -> str:
+    return f"{value!r} is no offset: {what} is a whole number from 0 on"
 
 
 class OffsetMetadata(NamedTuple):
