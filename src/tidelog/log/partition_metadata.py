@@ -101,13 +101,8 @@ class PartitionMetadataFile:
         self.path = path
         self._fs = fs
         self._known: uuid.UUID | None = None  # recorded, or found in the file
-        self._is_dirty = False
+        self.is_dirty = False  # whether an id was recorded that is not in the file yet
         self._writing = threading.Lock()  # two writers would share one `.tmp`
-
-    @property
-    def is_dirty(self) -> bool:
-        """Whether an id was recorded that is not in the file yet."""
-        return self._is_dirty
 
     def record(self, topic_id: uuid.UUID) -> None:
         """Say whose directory this is. Raises InconsistentTopicIdError if it is another's already."""
@@ -117,7 +112,7 @@ class PartitionMetadataFile:
             self._known = read_topic_id(self._fs, self.path)
         if self._known is None:
             self._known = topic_id
-            self._is_dirty = True
+            self.is_dirty = True
         elif self._known != topic_id:
             raise InconsistentTopicIdError(
                 f"{self.path}: topic id {uuid_text(topic_id)}, but the directory is that of {uuid_text(self._known)}"
@@ -125,13 +120,13 @@ class PartitionMetadataFile:
 
     def flush(self) -> None:
         """Write the file if an id was recorded since. The question alone costs nothing: appends ask it every time."""
-        if not self._is_dirty:
+        if not self.is_dirty:
             return
         with self._writing:
-            if self._is_dirty and self._known is not None:
+            if self.is_dirty and self._known is not None:
                 text = f"version: 0\ntopic_id: {uuid_text(self._known)}"
                 write_atomically(self._fs, self.path, text.encode())
-                self._is_dirty = False
+                self.is_dirty = False
 
     def read(self) -> uuid.UUID | None:
         """The id in the file; None if there is no file."""

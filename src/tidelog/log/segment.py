@@ -119,7 +119,10 @@ class LogSegment(SegmentReader):
                 waited_ms = max_timestamp_ms - first
             if waited_ms > config.max_segment_ms - self.jitter_ms:
                 return True
-        return self.offset_index.is_full or self.time_index.is_full
+        offsets, times = self.offset_index, self.time_index
+        if offsets._count < offsets._capacity and times._count < times._capacity - 1:
+            return False  # looked at without a call: this is asked for every batch
+        return offsets.is_full or times.is_full
 
     def waited_ms(self, now_ms: int, timestamp_ms: int) -> int:
         """How long this segment has been open: by record time where records have one, else by the clock."""
@@ -177,7 +180,8 @@ class LogSegment(SegmentReader):
             position = self.write(data, max_timestamp_ms)
             self.note(last_offset, position, size, max_timestamp_ms)
             return position
-        log.append(data)
+        (log._file or log.file).write_at(position, data)
+        log.size = position + size
         if max_timestamp_ms > latest.timestamp_ms:
             latest = self._max = TimestampOffset(max_timestamp_ms, last_offset)
         if self._bytes_since_index > self._index_interval:

@@ -247,6 +247,16 @@ class UnifiedLog:
         `verification_guard` shows that the coordinator knows of the transaction that a first batch opens;
         `transaction_version` is the protocol of the coordinator that sends a marker.
         """
+        if (
+            origin is AppendOrigin.CLIENT
+            and isinstance(buffer, memoryview)
+            and self.failure is None
+            and not self.local.is_closed
+            and not self._partition_metadata.is_dirty
+        ):
+            info = QUICK_APPEND.append(self, buffer, leader_epoch)
+            if info is not None:
+                return info
         if origin is AppendOrigin.REPLICATION:
             raise InvalidRequestError("a leader does not append what it replicates: see append_as_follower")
         return self._append(buffer, origin, leader_epoch, verification_guard, transaction_version)
@@ -269,10 +279,6 @@ class UnifiedLog:
             buffer = memoryview(buffer)
         if self._partition_metadata.is_dirty:
             self._flush_partition_metadata()
-        if origin is AppendOrigin.CLIENT:
-            info = QUICK_APPEND.append(self, buffer, leader_epoch)
-            if info is not None:
-                return info
         if origin.assigns_offsets and buffer.readonly:
             raise InvalidRequestError("the buffer is read-only and offsets are stamped into it: pass a bytearray")
         batches = analyse(buffer, origin, leader_epoch, self.local.config.max_message_bytes)
