@@ -51,7 +51,7 @@ class IdempotentBatches:
         return [memoryview(self._next()) for _ in range(count)]
 
     def copies(self, taken: list[memoryview]) -> list[memoryview]:
-        """The same bytes elsewhere in memory, so that who writes second does not find them in the cache."""
+        """The same bytes, just written to memory: both ways of writing shall find them equally near."""
         return [memoryview(bytearray(batch)) for batch in taken]
 
     def _next(self) -> bytearray:
@@ -75,7 +75,7 @@ def _append(report: Report, home: Path) -> None:
             for turn in range(3 * TURNS + 1):
                 taken = batches.take(per_turn)
                 gc.collect()
-                append_us = _per_call(lambda batch, log=log: log.append_as_leader(batch, 0), taken)
+                append_us = _per_call(lambda batch, log=log: log.append_as_leader(batch, 0), batches.copies(taken))
                 write_us = _per_call(lambda batch, bare=bare: os.write(bare, batch), batches.copies(taken))
                 if turn:  # the first one warms up
                     appended.append(append_us)
