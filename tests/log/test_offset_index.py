@@ -21,6 +21,7 @@ from tidelog.errors import (
     StorageError,
 )
 from tidelog.log.files import WriteFile
+from tidelog.log.index_file import TAIL_ROWS
 from tidelog.log.local_files import LocalFile, LocalFileSystem, LocalReadFile
 from tidelog.log.offset_index import OffsetEntries, OffsetIndex, OffsetPosition
 from tidelog.records.varint import Buffer
@@ -258,15 +259,14 @@ def test_a_reader_never_sees_an_entry_before_it_is_written(tmp_path: Path) -> No
         seen.append((moment, len(index.reader()), index.lookup(1_000), index.upper_bound(10)))
 
     index = OffsetIndex(WatchedFileSystem(look), str(tmp_path / "0.index"), 0, ROOM)
-    index.append(7, 10)
-    index.append(9, 20)
-    assert seen == [
-        ("before", 0, (0, 0), None),
-        ("after", 0, (0, 0), None),
-        ("before", 1, (7, 10), None),
-        ("after", 1, (7, 10), None),
-    ]
-    assert index.upper_bound(11) == OffsetPosition(9, 20)
+    for number in range(TAIL_ROWS - 1):
+        index.append(7 + number, 10 * number)
+    assert seen == []
+    last = OffsetPosition(5 + TAIL_ROWS, 10 * (TAIL_ROWS - 2))
+    assert index.lookup(1_000) == last
+    index.append(100, 200)
+    assert seen == [("before", TAIL_ROWS - 1, last, (8, 10)), ("after", TAIL_ROWS - 1, last, (8, 10))]
+    assert (index.lookup(1_000), index.entries) == ((100, 200), TAIL_ROWS)
 
 
 def test_a_write_that_fails_leaves_the_entries_as_they_were(tmp_path: Path) -> None:
@@ -276,14 +276,18 @@ def test_a_write_that_fails_leaves_the_entries_as_they_were(tmp_path: Path) -> N
 
     is_full = False
     index = OffsetIndex(WatchedFileSystem(refuse), str(tmp_path / "0.index"), 0, ROOM)
-    index.append(7, 10)
+    entries = [OffsetPosition(7 + number, 10 * number) for number in range(TAIL_ROWS - 1)]
+    for entry in entries:
+        index.append(*entry)
     is_full = True
-    with pytest.raises(StorageError, match="No space"):
-        index.append(9, 20)
-    assert (index.entries, index.last_offset, index.lookup(9)) == (1, 7, (7, 10))
+    for use in (lambda: index.append(90, 900), index.flush, index.trim):
+        with pytest.raises(StorageError, match="No space"):
+            use()
+        assert (list(index.reader()), index.last_offset, index.lookup(90)) == (entries, entries[-1][0], entries[-1])
     is_full = False
-    index.append(8, 20)
-    assert list(index.reader()) == [(7, 10), (8, 20)]
+    index.append(80, 900)
+    assert list(index.reader()) == [*entries, (80, 900)]
+    assert list(OffsetEntries(FS.open(index.path), 0)) == [*entries, (80, 900)]
 
 
 # -- the file --------------------------------------------------------------------------------------------------------
@@ -293,6 +297,7 @@ def test_a_write_that_fails_leaves_the_entries_as_they_were(tmp_path: Path) -> N
 def test_an_entry_takes_eight_bytes(tmp_path: Path) -> None:
     index = an_index(tmp_path, (BASE + 6, 300))
     assert index.size_in_bytes == 8
+    index.flush()
     assert Path(index.path).read_bytes() == rows(6, 300) + bytes(ROOM - 8)
     index.close()
     assert Path(index.path).read_bytes() == rows(6, 300)
@@ -449,6 +454,7 @@ def test_a_released_index_is_opened_again_with_the_entries_it_had(tmp_path: Path
     assert Path(index.path).stat().st_size == ROOM
     index.append(52, 2)
     assert list(index.reader()) == [(51, 1), (52, 2)]
+    index.trim()
     index.release()
     Path(index.path).write_bytes(rows(6, 1))
     with pytest.raises(CorruptIndexError, match="8 bytes, there were 2 entries"):

@@ -138,6 +138,7 @@ def test_an_entry_is_twelve_bytes_of_timestamp_and_relative_offset(tmp_path: Pat
     index = an_index(tmp_path, *THREE, room=ROOM + 11)
     assert index.size_in_bytes == 36
     written = rows((10, 10), (20, 20), (30, 30))
+    index.flush()
     assert Path(index.path).read_bytes() == written + bytes(ROOM - 36)
     assert [index.entry(n) for n in range(3)] == list(THREE)
     index.close()

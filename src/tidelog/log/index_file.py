@@ -8,9 +8,12 @@ when the segment becomes the active one. Nothing in the file says how many rows 
 exists takes all of it for rows. That is right for a file that was trimmed, and after a crash it is not, which is why
 recovery builds the indexes of the last segment anew.
 
-Two halves. `IndexEntries` reads rows of any `ReadFile`, up to a count that does not change. `IndexFile` writes: it
-knows the count, and publishes it after the row behind it is in the file, so that a thread that looks something up
-while the owner appends sees only rows that are there.
+Two halves. `IndexEntries` reads rows of any `ReadFile`, up to a count that does not change. `IndexFile` writes, several
+rows at a time: the last ones, its tail, are in memory until there are enough of them, or until somebody needs the file
+to be whole. A row is in the file before it leaves the tail, and where the file ends and the tail begins is told in one
+piece, so a thread that looks something up while the owner appends finds every row in one of the two. Another process,
+which has only the file, sees the last rows a little later. After a crash they are missing there, as the last rows of
+any index may be: who flushes writes them first, so below a recovery point no row is missing.
 
 A search probes the same rows as Kafka's, so that it gives the same answer even where damage left the rows unsorted:
 first the warm section, the last 8 KiB, where nearly all lookups end and which is read at once; else the rows before.
@@ -32,27 +35,30 @@ __all__ = ["IndexEntries", "IndexFile"]
 _WARM_BYTES = 8192
 _COLD_BYTES = 512  # what is left of the cold rows is read at once when it is no more than this
 _ITERATED_BYTES = 65536
+TAIL_ROWS = 16  # so many are written at once
 
 Entry = TypeVar("Entry")
 Row = tuple[int, int]
 
 
 class IndexEntries(Generic[Entry]):
-    """The first `count` rows of an index file, to be read.
+    """The first `count` rows of an index file, to be read, and those of a `tail` that is not in the file yet.
 
     Without a count the rows end where the zeros of a preallocated file begin; what was written cannot be told from
     what is left of a longer index that was truncated, so then the neighbours of every row found are looked at too.
     """
 
-    __slots__ = ("_count", "_file", "_is_trusted", "base_offset")
+    __slots__ = ("_count", "_file", "_in_file", "_is_trusted", "_tail", "base_offset")
 
     ROW: ClassVar[struct.Struct]
 
-    def __init__(self, file: ReadFile, base_offset: int, count: int | None = None) -> None:
+    def __init__(self, file: ReadFile, base_offset: int, count: int | None = None, tail: bytes = b"") -> None:
         self.base_offset = base_offset
         self._file = file
+        self._tail = tail
         self._is_trusted = count is not None
-        self._count = self._written_count() if count is None else count
+        self._in_file = self._file.size // self.ROW.size if count is None else count
+        self._count = self._written_count() if count is None else count + len(tail) // self.ROW.size
 
     def __len__(self) -> int:
         return self._count
@@ -155,7 +161,10 @@ class IndexEntries(Generic[Entry]):
 
     def _read(self, first: int, stop: int) -> bytes:
         """The bytes of some rows, which must all be there."""
-        size = self.ROW.size
+        size, in_file = self.ROW.size, self._in_file
+        if stop > in_file:
+            of_tail = self._tail[max(first - in_file, 0) * size : (stop - in_file) * size]
+            return of_tail if first >= in_file else self._read(first, in_file) + of_tail
         data = self._file.read(first * size, (stop - first) * size)
         if len(data) != (stop - first) * size:
             raise CorruptIndexError(
@@ -171,7 +180,7 @@ class IndexEntries(Generic[Entry]):
         """
         size = self.ROW.size
         zeros = bytes(size)
-        rows = self._file.size // size
+        rows = self._in_file
         if rows < 2 or self._read(rows - 1, rows) != zeros:
             return rows
         low, high = 1, rows - 1
@@ -190,7 +199,7 @@ class IndexFile(HeldFile):
     The file is opened, or created with `max_size` bytes, when it is first used.
     """
 
-    __slots__ = ("_capacity", "_count", "_is_counted", "base_offset", "max_size")
+    __slots__ = ("_capacity", "_count", "_is_counted", "_tail", "base_offset", "max_size")
 
     ROW: ClassVar[struct.Struct]
 
@@ -201,6 +210,8 @@ class IndexFile(HeldFile):
         self._is_counted = False  # whether count and capacity are known, as they are from the first opening on
         self._count = 0
         self._capacity = 0
+        # How many rows are in the file, and the bytes of those that are not yet. Only the owner sets it.
+        self._tail: tuple[int, bytes] = (0, b"")
 
     # -- what it holds -----------------------------------------------------------------------------------------------
 
@@ -211,7 +222,7 @@ class IndexFile(HeldFile):
 
     @property
     def entries(self) -> int:
-        """How many entries are written."""
+        """How many entries there are."""
         self._open()
         return self._count
 
@@ -244,11 +255,22 @@ class IndexFile(HeldFile):
         return self.entries + len(entries) // self.ROW.size < self._capacity
 
     def extend(self, entries: memoryview) -> None:
-        """Write entries that somebody has checked, in one piece."""
+        """Add entries that somebody has checked, with one write. The file is then as if they had come one by one."""
         if entries:
-            file = self._open()
-            file.write_at(self._count * self.ROW.size, entries)
-            self._remember(file, self._count + len(entries) // self.ROW.size)
+            file, size = self._open(), self.ROW.size
+            written, rows = self._tail
+            rows += entries
+            whole = len(rows) - len(rows) % (TAIL_ROWS * size)
+            if whole:
+                file.write_at(written * size, rows[:whole])
+            self._remember(file, written + whole // size, rows[whole:])
+
+    def _write_tail(self, file: WriteFile) -> None:
+        """Have all entries in the file. What cannot be written stays where it is."""
+        written, rows = self._tail
+        if rows:
+            file.write_at(written * self.ROW.size, rows)
+            self._tail = (self._count, b"")
 
     # -- the file ----------------------------------------------------------------------------------------------------
 
@@ -271,10 +293,11 @@ class IndexFile(HeldFile):
         if max_size < 0:
             raise InvalidRequestError(f"{self.path}: an index of {max_size} bytes")
         capacity = max_size // self.ROW.size
-        if file.size == capacity * self.ROW.size:
-            return False
         if self._count > capacity:
             self._keep(capacity)
+        self._write_tail(file)
+        if file.size == capacity * self.ROW.size:
+            return False
         file.resize(capacity * self.ROW.size)
         self._capacity = capacity
         return True
@@ -284,13 +307,22 @@ class IndexFile(HeldFile):
         self.resize(self.size_in_bytes)
 
     def flush(self) -> None:
-        """Return when the entries are on the disk."""
-        self._open().sync()
+        """Return when the entries are on the disk. Any thread may ask for it while the owner appends.
+
+        The tail stays the owner's: it is written here, and the owner will write the same rows to the same place once
+        more.
+        """
+        file = self._open()
+        with self._lock:  # what is written must not have been truncated meanwhile
+            written, rows = self._tail
+            if rows:
+                file.write_at(written * self.ROW.size, rows)
+        file.sync()
 
     def close(self) -> None:
-        """Trim the file if it is open, and let go of it for good."""
+        """Trim the file if it is open or lacks entries, and let go of it for good."""
         try:
-            if self._file is not None:
+            if self._file is not None or self._tail[1]:
                 self.trim()
         finally:
             self._let_go()
@@ -313,8 +345,9 @@ class IndexFile(HeldFile):
 
     def _opened_again(self) -> WriteFile:
         file = open_existing(self._fs, self.path)
-        if file.size // self.ROW.size < self._count:
-            raise CorruptIndexError(f"{self.path}: {file.size} bytes, there were {self._count} entries")
+        written = self._tail[0]
+        if file.size // self.ROW.size < written:
+            raise CorruptIndexError(f"{self.path}: {file.size} bytes, there were {written} entries")
         return file
 
     def _made(self) -> WriteFile:
@@ -327,10 +360,13 @@ class IndexFile(HeldFile):
 
     def _keep(self, count: int) -> None:
         """Drop the entries from `count` on. Their bytes stay until they are written over or trimmed."""
-        self._remember(self._open(), count)
+        file = self._open()
+        with self._lock:  # a flush in another thread must not write what is dropped here
+            written, rows = self._tail
+            self._remember(file, min(count, written), rows[: max(count - written, 0) * self.ROW.size])
 
-    def _remember(self, file: ReadFile, count: int) -> None:
-        """Set the count, and what the index knows of its last entry without reading it."""
+    def _remember(self, file: ReadFile, written: int, rows: bytes = b"") -> None:
+        """Set the count, the tail, and what the index knows of its last entry without reading it."""
         raise NotImplementedError
 
     def _overflow(self, offset: int) -> OffsetOverflowError:

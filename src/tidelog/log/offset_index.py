@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tidelog.errors import CorruptIndexError, InvalidRequestError
 from tidelog.log.files import FileSystem, ReadFile
-from tidelog.log.index_file import IndexEntries, IndexFile, Row
+from tidelog.log.index_file import TAIL_ROWS, IndexEntries, IndexFile, Row
 from tidelog.records.java import MAX_INT32
 
 __all__ = ["OffsetEntries", "OffsetIndex", "OffsetPosition"]
@@ -21,6 +21,7 @@ __all__ = ["OffsetEntries", "OffsetIndex", "OffsetPosition"]
 _ROW = struct.Struct(">ii")
 _SIZE = _ROW.size
 _pack = _ROW.pack
+_TAIL_BYTES = TAIL_ROWS * _SIZE
 
 
 class OffsetPosition(NamedTuple):
@@ -98,9 +99,14 @@ class OffsetIndex(IndexFile):
             raise self._refusal(offset)
         if not 0 <= position <= MAX_INT32:
             raise InvalidRequestError(f"{self.path}: position {position} does not fit an index entry")
-        file.write_at(count * _SIZE, _pack(relative, position))
+        written, rows = self._tail
+        rows += _pack(relative, position)
+        if len(rows) >= _TAIL_BYTES:
+            file.write_at(written * _SIZE, rows)
+            written, rows = count + 1, b""
         self._last_offset = offset
-        self._count = count + 1  # last: readers go by it
+        self._tail = (written, rows)  # in one piece: readers go by it
+        self._count = count + 1
 
     def _refusal(self, offset: int) -> Exception:
         if self._count and offset <= self._last_offset:
@@ -110,11 +116,11 @@ class OffsetIndex(IndexFile):
         return self._overflow(offset)
 
     def reader(self) -> OffsetEntries:
-        """The entries that are written now."""
+        """The entries that are there now."""
         file = self._file
         if file is None:
             file = self._open()
-        return OffsetEntries(file, self.base_offset, self._count)
+        return OffsetEntries(file, self.base_offset, *self._tail)
 
     def entry(self, number: int) -> OffsetPosition:
         """The entry in a slot, counted from 0."""
@@ -140,7 +146,9 @@ class OffsetIndex(IndexFile):
             )
         super().sanity_check()
 
-    def _remember(self, file: ReadFile, count: int) -> None:
-        last_offset = OffsetEntries(file, self.base_offset, count).last.offset if count else self.base_offset - 1
-        self._last_offset = last_offset
+    def _remember(self, file: ReadFile, written: int, rows: bytes = b"") -> None:
+        entries = OffsetEntries(file, self.base_offset, written, rows)
+        count = len(entries)
+        self._last_offset = entries.last.offset if count else self.base_offset - 1
+        self._tail = (written, rows)
         self._count = count

@@ -236,6 +236,23 @@ class LogSegment(SegmentReader):
                 self._max = found
             return self._max or found
 
+    def peek_largest_timestamp_ms(self) -> int:
+        """`largest_timestamp_ms`, asked for ahead: it is not remembered, and files that were closed are closed again.
+
+        What is remembered `close` puts into the time index, where Kafka would write nothing if nobody has asked.
+        """
+        if self._max is not None:
+            return self.largest_timestamp_ms
+        closed = [file for file in (self.log, self.offset_index, self.time_index) if file._file is None]
+        try:
+            return self._or_when_written(self._look_up_max_timestamp())
+        except CorruptIndexError as error:
+            self.wrong_index = str(error)
+            raise
+        finally:
+            for file in closed:
+                file.release()
+
     def check_last_time(self) -> None:
         """See whether the last entry of the time index fits the log, before an append builds on it."""
         if self.size and self.time_index.entries:

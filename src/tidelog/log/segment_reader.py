@@ -134,8 +134,14 @@ class SegmentReader:
     @property
     def largest_timestamp_ms(self) -> int:
         """The largest timestamp of a record, or when the file was last written to if no record has one."""
-        largest = self.max_timestamp.timestamp_ms
-        return largest if largest >= 0 else self.log.modified_ms
+        return self._or_when_written(self.max_timestamp)
+
+    def peek_largest_timestamp_ms(self) -> int:
+        """`largest_timestamp_ms`, asked for ahead: nothing of it is remembered here."""
+        return self.largest_timestamp_ms
+
+    def _or_when_written(self, latest: TimestampOffset) -> int:
+        return latest.timestamp_ms if latest.timestamp_ms >= 0 else self.log.modified_ms
 
     # -- reading -------------------------------------------------------------------------------------------------
 

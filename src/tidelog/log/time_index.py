@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tidelog.errors import CorruptIndexError, InvalidRequestError
 from tidelog.log.files import FileSystem, ReadFile
-from tidelog.log.index_file import IndexEntries, IndexFile, Row
+from tidelog.log.index_file import TAIL_ROWS, IndexEntries, IndexFile, Row
 from tidelog.records.java import MAX_INT32
 
 __all__ = ["TimeEntries", "TimeIndex", "TimestampOffset"]
@@ -22,6 +22,7 @@ __all__ = ["TimeEntries", "TimeIndex", "TimestampOffset"]
 _ROW = struct.Struct(">qi")
 _SIZE = _ROW.size
 _pack = _ROW.pack
+_TAIL_BYTES = TAIL_ROWS * _SIZE
 _MAX_TIMESTAMP = 2**63 - 1
 _NO_TIMESTAMP = -1
 
@@ -112,9 +113,14 @@ class TimeIndex(IndexFile):
             raise self._overflow(offset)
         if count >= self._capacity or timestamp_ms > _MAX_TIMESTAMP:
             raise InvalidRequestError(f"{self.path}: no room for {timestamp_ms} in slot {count} of {self._capacity}")
-        file.write_at(count * _SIZE, _pack(timestamp_ms, relative))
+        written, rows = self._tail
+        rows += _pack(timestamp_ms, relative)
+        if len(rows) >= _TAIL_BYTES:
+            file.write_at(written * _SIZE, rows)
+            written, rows = count + 1, b""
         self._last = TimestampOffset(timestamp_ms, offset)
-        self._count = count + 1  # last: readers go by it
+        self._tail = (written, rows)  # in one piece: readers go by it
+        self._count = count + 1
 
     def _refusal(self, timestamp_ms: int, offset: int) -> Exception:
         if offset < self._last.offset:
@@ -126,11 +132,11 @@ class TimeIndex(IndexFile):
         )
 
     def reader(self) -> TimeEntries:
-        """The entries that are written now."""
+        """The entries that are there now."""
         file = self._file
         if file is None:
             file = self._open()
-        return TimeEntries(file, self.base_offset, self._count)
+        return TimeEntries(file, self.base_offset, *self._tail)
 
     def entry(self, number: int) -> TimestampOffset:
         """The entry in a slot, counted from 0."""
@@ -157,6 +163,8 @@ class TimeIndex(IndexFile):
                 )
         super().sanity_check()
 
-    def _remember(self, file: ReadFile, count: int) -> None:
-        self._last = TimeEntries(file, self.base_offset, count).last
-        self._count = count
+    def _remember(self, file: ReadFile, written: int, rows: bytes = b"") -> None:
+        entries = TimeEntries(file, self.base_offset, written, rows)
+        self._last = entries.last
+        self._tail = (written, rows)
+        self._count = len(entries)

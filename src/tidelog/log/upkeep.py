@@ -1,5 +1,8 @@
 """What a log does beside its work, when its host gives it time: flushing, syncing ahead, mending indexes, forgetting.
 
+A log that was opened also learns the largest timestamps of its segments, which lookups by time go by. To read them all
+at the start would make it slow, to leave it to the first lookup would make that slow, so a few are read at a time.
+
 All of it are tasks of the log in the schedule of its host (tasks.py). Nothing here is needed for an answer to be right.
 """
 
@@ -8,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+from tidelog.errors import CorruptIndexError
 from tidelog.log.indexer import rebuild_indexes
 from tidelog.log.segment import LogSegment
 from tidelog.log.tasks import Call, OwnTasks, SlicedTask
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Upkeep"]
 
 SYNC_AHEAD_BYTES = 32 << 20
+LEARNT_AT_ONCE = 16  # segments: a few milliseconds if nothing is in the page cache
+_LEARNING_PAUSE_MS = 10
 
 
 class Upkeep:
@@ -29,11 +35,14 @@ class Upkeep:
         self._expiration_check_interval_ms = expiration_check_interval_ms
         self._syncing: LogSegment | None = None
         self._mending: set[LogSegment] = set()
+        self._is_learning = False  # whether it is in the schedule
         self._check_expiration_later()
+        self._learn_later()
 
     def look_around(self) -> None:
         """Find out what there is to do, and put it into the schedule."""
         self._sync_ahead()
+        self._learn_later()
         for segment in self._log.local.wrong_indexes():
             if segment not in self._mending:
                 self._mending.add(segment)
@@ -81,6 +90,27 @@ class Upkeep:
         log = self._log
         yield from rebuild_indexes(log.local.fs, segment, log.config, is_active=segment is log.active_segment)
         self._mending.discard(segment)
+
+    def _learn_later(self) -> None:
+        """In a moment, ask a few segments for their largest timestamps, if some are not known.
+
+        The more there is in the schedule, the later: many logs that were opened together take turns.
+        """
+        local = self._log.local
+        if not self._is_learning and local.segments.has_unknown_times:
+            self._is_learning = True
+            pause_ms = _LEARNING_PAUSE_MS * max(len(local.schedule), 1)
+            self.tasks.after(pause_ms, Call("learn times", self._learn_times))
+
+    def _learn_times(self) -> None:
+        self._is_learning = False
+        if self._log.failure is not None:
+            return
+        try:
+            self._log.local.segments.learn_times(LEARNT_AT_ONCE)
+        except CorruptIndexError:
+            return  # the segment has noted it: its indexes are rebuilt, and it is asked again
+        self._learn_later()
 
     def _check_expiration_later(self) -> None:
         self.tasks.after(self._expiration_check_interval_ms, Call("expire producers", self._check_expiration))
