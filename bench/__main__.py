@@ -1,11 +1,19 @@
-"""`python -m bench [decode] [encode] [scan] [log] [start]`: all of it, or the parts named."""
+"""`python -m bench [decode] [encode] [scan] [log] [compaction] [manager] [start]`: all of it, or the parts named."""
 
 import sys
 
-from bench import decode, encode, log, scan, start
+from bench import compaction, decode, encode, log, manager, scan, start
 from bench.measure import Report
 
-PARTS = {"decode": decode, "encode": encode, "scan": scan, "log": log, "start": start}
+PARTS = {
+    "decode": decode,
+    "encode": encode,
+    "scan": scan,
+    "log": log,
+    "compaction": compaction,
+    "manager": manager,
+    "start": start,
+}
 
 
 def main(names: list[str]) -> int:

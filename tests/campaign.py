@@ -7,6 +7,8 @@ and the block is named. What failed can be seen again with the line that is prin
     codecs     damaged compressed streams decoded both ways (tests/kernels/fuzz_codecs.py)
     crashes    the power cut at every call of random workloads over a log (tests/property/crashes.py)
     disorder   the same on a disk that keeps no order among directory changes: findings are counted, not failures
+    compaction the same at every call of rounds of compaction, the disk that refuses one, and rounds that are given up
+               (tests/property/crash_compaction.py)
     damage     every bit of a small log flipped, every file of it cut at every byte (tests/property/damage.py)
 
 The last has as many cases as it has, and no chance in it: its seed is the number of the first case.
@@ -28,12 +30,14 @@ KINDS = {
     "codecs": "tests.kernels.fuzz_codecs:run",
     "crashes": "tests.property.crashes:run",
     "disorder": "tests.property.crashes:count_disorder",
+    "compaction": "tests.property.crash_compaction:run",
     "damage": "tests.property.damage:run",
 }
 BLOCK = 25_000
 CRASH_BLOCK = 1_000
 CODEC_SHARE = 10  # one case of codecs for so many of hostile: a case there is a run of streams
 DISORDER_SHARE = 5  # one cut in disorder for so many in order
+COMPACTION_SHARE = 5  # one cut of a round of compaction for so many of other workloads
 
 
 class Block(NamedTuple):
@@ -57,6 +61,7 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
     for kind, share, size in (
         ("crashes", cuts, CRASH_BLOCK),
         ("disorder", cuts // DISORDER_SHARE, CRASH_BLOCK),
+        ("compaction", cuts // COMPACTION_SHARE, CRASH_BLOCK),
         ("hostile", cases, BLOCK),
         ("codecs", cases // CODEC_SHARE, BLOCK),
     ):

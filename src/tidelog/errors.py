@@ -25,6 +25,7 @@
           · InvalidTxnStateError       a transaction that is not open, or not this producer's
           · CoordinatorFencedError     a marker from a transaction coordinator that has been replaced
           · InconsistentTopicIdError   the directory belongs to another topic
+      · CleaningAbortedError       a compaction that was given up, to be tried again
       · UnsupportedError           what the bytes or the caller ask for is outside this implementation
           · UnsupportedCompressionError   a codec id or a pair of codec and format that does not exist
       · StorageError               what the disk refused
@@ -41,6 +42,7 @@ from typing import NamedTuple
 __all__ = [
     "AppendError",
     "CheckpointError",
+    "CleaningAbortedError",
     "CoordinatorFencedError",
     "CorruptIndexError",
     "CorruptRecordError",
@@ -225,6 +227,10 @@ class InconsistentTopicIdError(AppendError):
     """The partition directory belongs to a topic of the same name and another id."""
 
     error_code = 103  # INCONSISTENT_TOPIC_ID
+
+
+class CleaningAbortedError(TidelogError):
+    """The compaction of a log was given up because the log changed under it. Nothing is lost; it can be tried again."""
 
 
 class UnsupportedError(TidelogError):

@@ -5,6 +5,7 @@
         ...
     broker.kill()                                 kill -9, in the middle of whatever it was doing
     broker.refuses_to_start()                     whether it gives up
+    Broker(root, {"log.cleaner.backoff.ms": 100}) over the same root, with settings of its own
 
 A start takes about five seconds and a stop two, so a test should do all it can while one runs.
 """
@@ -14,7 +15,7 @@ import random
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,14 +50,21 @@ class Broker:
     Only one may run over a root. A second gives up, but not before it has harmed the metadata log of the first.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(
+        self,
+        root: Path,
+        settings: Mapping[str, object] | None = None,
+        jvm_options: Sequence[str] = (*JVM_OPTIONS, "-Xmx512m"),
+    ) -> None:
         self.root = root
+        self._jvm_options = jvm_options
         self._port, self._controller_port = _free_ports()
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = root.parent / f"{root.name}.properties"
         self._output = root.parent / f"{root.name}.output"
         settings = {
             **SETTINGS,
+            **(settings or {}),
             "log.dirs": root,
             "listeners": f"PLAINTEXT://{HOST}:{self._port},CONTROLLER://{HOST}:{self._controller_port}",
             "controller.quorum.voters": f"1@{HOST}:{self._controller_port}",
@@ -64,9 +72,9 @@ class Broker:
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
 
     @classmethod
-    def format(cls, root: Path) -> "Broker":
+    def format(cls, root: Path, settings: Mapping[str, object] | None = None) -> "Broker":
         """A broker over a new root."""
-        broker = cls(root)
+        broker = cls(root, settings)
         done = run_java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(broker._settings))
         assert done.exit == 0, done.stderr
         return broker
@@ -75,6 +83,12 @@ class Broker:
     def address(self) -> str:
         """What a client calls `bootstrap.servers`."""
         return f"{HOST}:{self._port}"
+
+    def cpu_seconds(self) -> float:
+        """What its process has used so far, of all its threads."""
+        assert self._process is not None
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # in user and in system mode
 
     @contextmanager
     def running(self) -> Iterator["Broker"]:
@@ -126,7 +140,7 @@ class Broker:
 
     def _launch(self) -> None:
         assert self._process is None, "it runs"
-        command = ["java", *JVM_OPTIONS, "-Xmx512m", "-cp", f"{jars()}/*", "kafka.Kafka", str(self._settings)]
+        command = ["java", *self._jvm_options, "-cp", f"{jars()}/*", "kafka.Kafka", str(self._settings)]
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C.UTF-8"}

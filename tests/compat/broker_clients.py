@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
 from tests.compat.broker import Broker
 from tests.compat.kafka_tools import run_java
@@ -26,12 +34,20 @@ class Consumed(NamedTuple):
 
 def create_topic(broker: Broker, topic: str, partitions: int, **configs: object) -> None:
     """A topic and its directories. Configs come under their names with underscores."""
-    properties = {name.replace("_", "."): str(value) for name, value in configs.items()}
     admin = _admin(broker)  # which must live until it has its answer
-    created = admin.create_topics([NewTopic(topic, partitions, 1, config=properties)])
+    created = admin.create_topics([NewTopic(topic, partitions, 1, config=_properties(configs))])
     created[topic].result(TIMEOUT_S)
     for partition in range(partitions):
         assert consume(broker, topic, partition) == Consumed([], 0)  # then its directory is there
+
+
+def set_topic_configs(broker: Broker, topic: str, **configs: object) -> None:
+    """Change configs of a topic. The broker obeys them a moment later."""
+    place = ConfigResource(ResourceType.TOPIC, topic)
+    for name, value in _properties(configs).items():
+        place.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
+    admin = _admin(broker)
+    admin.incremental_alter_configs([place])[place].result(TIMEOUT_S)
 
 
 def consume(broker: Broker, topic: str, partition: int, *, committed: bool = False) -> Consumed:
@@ -42,6 +58,7 @@ def consume(broker: Broker, topic: str, partition: int, *, committed: bool = Fal
             "group.id": "reader",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,  # the end is told when a fetch has waited in vain
             "check.crcs": True,
             "isolation.level": "read_committed" if committed else "read_uncommitted",
         }
@@ -139,6 +156,10 @@ def _offset_of(message: Message) -> int:
     offset = message.offset()
     assert offset is not None
     return offset
+
+
+def _properties(configs: Mapping[str, object]) -> dict[str, str]:
+    return {name.replace("_", "."): str(value) for name, value in configs.items()}
 
 
 def _admin(broker: Broker) -> AdminClient:

@@ -70,7 +70,7 @@ def windows(data: bytes, kernel_from: int, *, window: int, verify: bool, start: 
     """All windows of `data`, by one of the paths."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch_windows, "_KERNEL_FROM", kernel_from)
-        patch.setattr(batch_windows, "_WINDOW", window)
+        patch.setattr(batch_windows, "WINDOW_BYTES", window)
         return [seen(found) for found in read_windows(Bytes(data), start, len(data), verify=verify)]
 
 

@@ -111,13 +111,47 @@ def test_a_heartbeat_ends_with_its_budget_and_the_next_one_goes_on_with_the_same
     assert len(schedule) == 0
 
 
-def test_a_task_that_a_task_plans_for_now_runs_in_the_same_heartbeat() -> None:
+def test_a_task_that_a_task_plans_for_now_waits_for_the_next_heartbeat() -> None:
     clock = ManualClock()
     schedule = Schedule(clock)
     made: list[str] = []
-    schedule.soon(Call("outer", lambda: schedule.soon(Call("inner", lambda: made.append("inner")))))
-    assert schedule.run_due() == 2
-    assert made == ["inner"]
+
+    def again() -> None:
+        made.append("run")
+        schedule.soon(Call("again", again))
+
+    schedule.soon(Call("first", again))
+    schedule.soon(Call("second", lambda: made.append("second")))
+    assert schedule.run_due() == 2  # and it comes to an end
+    assert made == ["run", "second"]
+    assert schedule.next_due_in_ms == 0
+    assert schedule.run_due() == 1
+    assert made == ["run", "second", "run"]
+
+
+def test_one_owner_can_have_its_own_tasks_run() -> None:
+    clock = ManualClock()
+    schedule = Schedule(clock)
+    made: list[str] = []
+    for name, delay, owner in (("b", 0, "log"), ("other", 0, "cleaner"), ("late", 5, "log"), ("a", -1, "log")):
+        schedule.after(delay, Call(name, lambda name=name: made.append(name)), owner)  # type: ignore[misc]
+    assert schedule.run_due_of("log") == 2
+    assert made == ["a", "b"]
+    assert len(schedule) == 2
+
+
+def test_dropping_the_tasks_of_one_owner_leaves_those_of_the_others_in_their_order() -> None:
+    clock = ManualClock()
+    schedule = Schedule(clock)
+    made: list[int] = []
+    for number in range(1000):
+        schedule.after(1000 - number, Call("task", lambda number=number: made.append(number)), number % 2)  # type: ignore[misc]
+    schedule.drop(0)
+    assert len(schedule) == 500
+    clock.advance(1000)
+    assert schedule.run_due() == 500
+    assert made == list(range(999, 0, -2))
+    assert schedule.next_due_in_ms is None
 
 
 def test_tasks_that_wait_for_the_disk_can_be_taken_out_when_they_are_due() -> None:

@@ -200,7 +200,7 @@ def partition_with(segments: dict[int, bytearray], interval: int) -> Partition:
 def opened(partition: Partition, kernel_from: int, window: int, **opening: Any) -> UnifiedLog:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch_windows, "_KERNEL_FROM", kernel_from)
-        patch.setattr(batch_windows, "_WINDOW", window)
+        patch.setattr(batch_windows, "WINDOW_BYTES", window)
         return partition.open(**opening)
 
 

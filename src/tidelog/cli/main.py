@@ -17,6 +17,7 @@ from typing import IO, Any, NoReturn
 import click
 
 from tidelog import __version__
+from tidelog.cli.compact import compact
 from tidelog.cli.warmup import warmup
 from tidelog.errors import InvalidRequestError, TidelogError, UnsupportedError
 
@@ -65,6 +66,7 @@ def cli(traceback: bool) -> None:
     """
 
 
+cli.add_command(compact)
 cli.add_command(warmup)
 
 

@@ -20,6 +20,8 @@ MODULES = (
     "encode",
     "murmur2",
     "indexing",
+    "key_table",
+    "compaction",
 )
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "load_i64",
     "load_u8",
     "opaque",
+    "prefetch",
     "put_big_16",
     "put_big_32",
     "put_big_64",
@@ -179,6 +180,22 @@ def _opaque(typing_context: Any, value: Any) -> Any:
 
 
 opaque = cast(Callable[[int], int], _opaque)  # the same number, of which the compiler no longer knows where it is from
+
+
+@intrinsic
+def _prefetch(typing_context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag]), "llvm.prefetch.p0"
+        )
+        builder.call(function, [_pointer(builder, arguments[0], 8), flag(0), flag(3), flag(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+prefetch = cast(Callable[[int], None], _prefetch)  # ask for a line of memory that is read soon; any address will do
 
 SLACK = 64  # bytes that must follow what is copied from or to: a copy may touch up to 63 of them
 _STEP = 32

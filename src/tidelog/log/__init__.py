@@ -3,6 +3,9 @@
     with UnifiedLog.open("kafka-logs/orders-0", LogConfig(segment_bytes=1 << 30)) as log:
         log.append([NewRecord(b"key", b"value")])
 
+    with LogManager.open(["/disk1/kafka-logs", "/disk2/kafka-logs"]) as manager:     all logs of a broker
+        log = manager.get_or_create(TopicPartition("orders", 0))
+
 A walk through the rooms: `unified_log` (watermarks, producers, epochs) calls `local_log` (segments, files), which calls
 `segment` (one `.log` and its indexes). `loader` opens a directory after a stop or a crash. Time, files and chance are
 passed in: `clock`, `files`, an `rng`.
@@ -11,6 +14,9 @@ passed in: `clock`, `files`, an `rng`.
 from tidelog.log.analysis import AppendInfo
 from tidelog.log.clock import Clock, ManualClock, SystemClock
 from tidelog.log.config import LogConfig
+from tidelog.log.log_manager import LogManager
+from tidelog.log.manager_config import ManagerConfig
+from tidelog.log.names import TopicPartition
 from tidelog.log.offsets import OffsetMetadata, TimestampAndOffset
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.region import Region
@@ -23,10 +29,13 @@ __all__ = [
     "Clock",
     "Isolation",
     "LogConfig",
+    "LogManager",
+    "ManagerConfig",
     "ManualClock",
     "OffsetMetadata",
     "Region",
     "SystemClock",
     "TimestampAndOffset",
+    "TopicPartition",
     "UnifiedLog",
 ]

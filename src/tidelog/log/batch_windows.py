@@ -16,10 +16,10 @@ from tidelog.records.batches import read_batches
 if TYPE_CHECKING:
     from tidelog.kernels.headers import HeaderScan
 
-__all__ = ["BatchWindow", "read_windows"]
+__all__ = ["WINDOW_BYTES", "BatchWindow", "read_windows", "whole_window"]
 
 _KERNEL_FROM = 1 << 20  # bytes: below, loading the kernels takes longer than the walk
-_WINDOW = 8 << 20
+WINDOW_BYTES = 8 << 20
 
 
 class BatchWindow:
@@ -72,26 +72,34 @@ class BatchWindow:
         return self.data[start : start + batch.size]
 
 
-def read_windows(file: ReadFile, start: int, end: int, *, verify: bool = False) -> Iterator[BatchWindow]:
+def read_windows(
+    file: ReadFile, start: int, end: int, *, verify: bool = False, fast: bool | None = None, window: int | None = None
+) -> Iterator[BatchWindow]:
     """The batches between two positions. `start` must be that of a batch. A problem ends the walk.
 
-    A window is valid until the next one is asked for.
+    Kernels are used where there is volume, unless `fast` says so or not. A window is valid until the next one is asked
+    for.
     """
-    room = bytearray(min(_WINDOW, end - start))
+    room = bytearray(min(window or WINDOW_BYTES, end - start))
+    find = _find_fast if (end - start >= _KERNEL_FROM if fast is None else fast) else _find
     position = start
     while position < end:
         target = memoryview(room)[: end - position]
         data = target[: file.read_into(position, target)]
-        find = _find_fast if end - start >= _KERNEL_FROM else _find
-        window = find(data, position, file.path, verify)
+        found = find(data, position, file.path, verify)
         is_last = position + len(data) >= end or len(data) < len(target)
-        if window.end == position and not window.problem and not is_last:
+        if found.end == position and not found.problem and not is_last:
             room = bytearray(min(2 * len(room), end - position))  # a batch larger than the window
             continue
-        yield window
-        if window.problem is not None or is_last:
+        yield found
+        if found.problem is not None or is_last:
             return
-        position = window.end
+        position = found.end
+
+
+def whole_window(data: memoryview, position: int, path: str, *, fast: bool) -> BatchWindow:
+    """The batches that `data`, which will stand at `position`, consists of; `fast` where kernels are loaded anyway."""
+    return (_find_fast if fast else _find)(data, position, path, verify=False)
 
 
 def _find(data: memoryview, position: int, path: str, verify: bool) -> BatchWindow:

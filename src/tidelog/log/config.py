@@ -22,7 +22,19 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tidelog.errors import InvalidConfigError
-from tidelog.log.config_values import ANYTHING, Kind, Rule, Setting, at_least, between, levels_of, one_of, some_of
+from tidelog.log.config_values import (
+    ANYTHING,
+    Kind,
+    Rule,
+    Setting,
+    at_least,
+    between,
+    levels_of,
+    one_of,
+    settings_of,
+    some_of,
+)
+from tidelog.log.config_values import setting as _setting
 from tidelog.records.compression import Codec
 
 __all__ = ["LogConfig", "redacted_text"]
@@ -30,17 +42,12 @@ __all__ = ["LogConfig", "redacted_text"]
 _DAY_MS = 24 * 60 * 60 * 1000
 _FOREVER = 2**63 - 1
 _AS_RETENTION = -2  # of local.retention.*: whatever retention.* says
-_SETTING = "setting"
 _KEPT_CODEC, _NO_CODEC = "producer", "uncompressed"
 _TIME_UNITS_MS = {"minutes": 60 * 1000, "hours": 60 * 60 * 1000}
 
 _INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 _DIFFERENCE = "message.timestamp.difference.max.ms"
 _REMOVED = ("message.downconversion.enable", "message.format.version")  # in 4.0: batches are of version 2
-
-
-def _setting(default: object, kind: Kind, rule: Rule = ANYTHING, *broker_names: str) -> Any:
-    return field(default=default, metadata={_SETTING: Setting(kind, rule, broker_names)})
 
 
 def _derived() -> Any:
@@ -248,7 +255,7 @@ def _field_name(name: str) -> str:
 
 
 _FIELDS = {item.name.replace("_", "."): item for item in fields(LogConfig) if item.init}
-_SETTINGS: dict[str, Setting] = {name: item.metadata[_SETTING] for name, item in _FIELDS.items()}
+_SETTINGS: dict[str, Setting] = {name.replace("_", "."): known for name, known in settings_of(LogConfig).items()}
 
 
 def _codec_of(compression_type: str) -> Codec | None:

@@ -7,15 +7,31 @@ Kafka: org.apache.kafka.common.config.ConfigDef.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import field, fields
 from enum import Enum
 from typing import Any, NamedTuple
 
 from tidelog.errors import InvalidConfigError
 from tidelog.records.compression import LEVELS, Codec
 
-__all__ = ["ANYTHING", "Kind", "Rule", "Setting", "at_least", "between", "levels_of", "one_of", "some_of"]
+__all__ = [
+    "ANYTHING",
+    "Kind",
+    "Rule",
+    "Setting",
+    "at_least",
+    "between",
+    "check_broker_values",
+    "levels_of",
+    "one_of",
+    "parse_broker_values",
+    "setting",
+    "settings_of",
+    "some_of",
+]
 
+_SETTING = "setting"
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _COMMA = re.compile(r"\s*,\s*")
@@ -99,6 +115,32 @@ class Setting(NamedTuple):
         if self.kind is Kind.LIST:
             return ",".join(value)
         return str(value)
+
+
+def setting(default: object, kind: Kind, rule: Rule = ANYTHING, *broker_names: str) -> Any:
+    """A field of a dataclass that is a config."""
+    return field(default=default, metadata={_SETTING: Setting(kind, rule, broker_names)})
+
+
+def settings_of(config: type[Any]) -> Mapping[str, Setting]:
+    """The settings of a dataclass, by the names of its fields."""
+    return {item.name: item.metadata[_SETTING] for item in fields(config) if _SETTING in item.metadata}
+
+
+def check_broker_values(config: Any) -> None:
+    """Raise InvalidConfigError for a value of a broker's config that Kafka refuses."""
+    for name, known in settings_of(type(config)).items():
+        known.check(known.broker_names[0], getattr(config, name))
+
+
+def parse_broker_values(config: type[Any], properties: Mapping[str, object]) -> dict[str, Any]:
+    """What a broker's properties say of the fields of a config. Names of anything else are passed over."""
+    named = {name: (known, known.broker_names[0]) for name, known in settings_of(config).items()}
+    return {
+        name: known.parse(broker_name, properties[broker_name])
+        for name, (known, broker_name) in named.items()
+        if properties.get(broker_name) is not None
+    }
 
 
 def _parse_text(kind: Kind, text: str) -> Any:

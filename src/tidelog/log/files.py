@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
-from tidelog.errors import LogClosedError, StorageError
+from tidelog.errors import LogClosedError, StorageError, TooManyFilesError
 from tidelog.records.varint import Buffer
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "ReadFileSystem",
     "WriteFile",
     "join",
+    "no_turning_back",
     "parent_of",
     "write_atomically",
 ]
@@ -134,6 +135,15 @@ def join(directory: str, name: str) -> str:
 def parent_of(path: str) -> str:
     """The directory that a path lies in."""
     return path.rstrip("/").rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+
+
+@contextmanager
+def no_turning_back() -> Iterator[None]:
+    """Inside, that no more files can be opened is a failure like any other: half of a change is made already."""
+    try:
+        yield
+    except TooManyFilesError as error:
+        raise StorageError(f"{error}, in the middle of a change") from error
 
 
 @contextmanager

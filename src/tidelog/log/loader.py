@@ -14,7 +14,7 @@ Kafka: LogLoader.
 
 import random
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 from tidelog.errors import CorruptIndexError, OffsetOverflowError, StorageError
 from tidelog.log.checkpoints import LeaderEpochCheckpoint
@@ -26,12 +26,14 @@ from tidelog.log.leader_epochs import LeaderEpochCache
 from tidelog.log.leftovers import settle_leftovers
 from tidelog.log.local_log import LocalLog
 from tidelog.log.names import (
+    CLEANED,
     DELETED,
     LEADER_EPOCH_CHECKPOINT,
     LOCK_FILE,
     LOG_SUFFIX,
     META_PROPERTIES,
     PARTITION_METADATA,
+    SWAP,
     TIME_INDEX_SUFFIX,
     check_topic_name,
     file_name,
@@ -95,6 +97,7 @@ class LogLoader:
         self._is_locked = lock
         self._deferred = _Deferred()
         self._locks: list[FileLock] = []
+        self._names: Sequence[str] = ()  # in the directory, when it was entered
         self._epochs: LeaderEpochCache
         self._producers: ProducerStateManager
 
@@ -109,8 +112,10 @@ class LogLoader:
             self._fs.sync_directory(parent_of(self._directory))  # nothing in it is flushed while it can vanish itself
         if self._is_locked:
             self._locks = self._lock()
+        self._names = self._fs.list(self._directory)
         epoch_checkpoint = LeaderEpochCheckpoint(self._fs, join(self._directory, LEADER_EPOCH_CHECKPOINT))
-        epoch_checkpoint.create()
+        if LEADER_EPOCH_CHECKPOINT not in self._names:
+            epoch_checkpoint.create()
         self._epochs = LeaderEpochCache(epoch_checkpoint)
         self._producers = self._new_producers()
 
@@ -208,17 +213,20 @@ class LogLoader:
     # -- segments ------------------------------------------------------------------------------------------------
 
     def _load_segments(self) -> Steps:
-        settle_leftovers(self._fs, self._directory, self._open_segment)
+        names = self._names
+        if any(name.endswith((DELETED, CLEANED, SWAP)) for name in names):
+            settle_leftovers(self._fs, self._directory, self._open_segment)
+            names = self._fs.list(self._directory)
         while True:
             self.segments.clear()
             try:
-                yield from self._open_segments()
+                yield from self._open_segments(names)
                 return
             except _Overflow as overflow:
                 self._split(overflow.segment)
+                names = self._fs.list(self._directory)
 
-    def _open_segments(self) -> Steps:
-        names = self._fs.list(self._directory)
+    def _open_segments(self, names: Sequence[str]) -> Steps:
         present = set(names)
         first_unflushed = self._first_unflushed(names)
         for name in names:

@@ -13,7 +13,7 @@ from tidelog.errors import InvalidRequestError, LogClosedError, OffsetOutOfRange
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
-from tidelog.log.files import FileSystem, join, parent_of
+from tidelog.log.files import FileSystem, join, no_turning_back, parent_of
 from tidelog.log.log_reader import LogReader
 from tidelog.log.lookup import Step
 from tidelog.log.names import DELETED, SEGMENT_SUFFIXES, SWAP, file_name
@@ -142,9 +142,8 @@ class LocalLog:
         trace: list[Step] | None = None,
     ) -> Region:
         """The bytes from the batch that holds `offset` on, in one segment, up to the batch that holds `limit`."""
-        reader = LogReader(self.segments, self.log_end)
         try:
-            return reader.read(
+            return self._reader().read(
                 offset, max_bytes, limit, at_least_one=at_least_one, with_aborted=with_aborted, trace=trace
             )
         except LogClosedError:
@@ -157,11 +156,19 @@ class LocalLog:
 
     def locate(self, offset: int) -> OffsetMetadata:
         """Where the batch that holds `offset` begins; the log end for offsets behind the last batch."""
-        return LogReader(self.segments, self.log_end).locate(offset)
+        return self._reader().locate(offset)
 
     def collect_aborted(self, offset: int, upper: int) -> Iterator[AbortedTxnEntry]:
         """The aborted transactions that overlap the offsets from `offset` to before `upper`."""
-        return LogReader(self.segments, self.log_end).collect_aborted(offset, upper)
+        return self._reader().collect_aborted(offset, upper)
+
+    def _reader(self) -> LogReader[LogSegment]:
+        """A reader of the segments as they are now: what it finds in one it can follow into the next.
+
+        The log end is taken first, so that the segment it lies in is there.
+        """
+        log_end = self.log_end
+        return LogReader(self.segments.frozen(), log_end)
 
     # -- truncating and deleting ---------------------------------------------------------------------------------
 
@@ -172,11 +179,12 @@ class LocalLog:
         cut_from = kept.find_offset(offset)  # before anything goes: damage there must not leave half a truncation
         self.truncations += 1
         gone = [segment for segment in self.segments if segment.base_offset > offset]
-        # The last one first, and all of them before anything is cut: what a crash leaves is a beginning of the log.
-        self.remove(gone[::-1])
-        self.fs.sync_directory(self.directory)
-        kept.cut(offset, cut_from)
-        kept.flush()  # or what is appended next could have old batches behind it
+        with no_turning_back():
+            # The last one first, and all of them before anything is cut: what a crash leaves is a beginning of the log.
+            self.remove(gone[::-1])
+            self.fs.sync_directory(self.directory)
+            kept.cut(offset, cut_from)
+            kept.flush()  # or what is appended next could have old batches behind it
         self.set_log_end(offset)
         return gone
 
@@ -185,15 +193,15 @@ class LocalLog:
         self.ensure_open()
         self.truncations += 1
         gone = list(self.segments)
-        self.remove(gone[:0:-1])
-        self._replace(gone[0], offset)
+        with no_turning_back():
+            self.remove(gone[:0:-1])
+            self._replace(gone[0], offset)
         self.set_log_end(offset)
         return gone
 
     def remove(self, segments: Sequence[LogSegment], *, at_once: bool = False) -> None:
         """Take segments out of the log; their files are renamed now and deleted after file.delete.delay.ms."""
-        for segment in segments:
-            self.segments.remove(segment.base_offset)
+        self.segments.change(remove=[segment.base_offset for segment in segments])
         self.delete_files(segments, at_once=at_once)
 
     def delete_files(self, segments: Sequence[LogSegment], *, at_once: bool = False) -> None:

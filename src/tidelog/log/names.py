@@ -52,6 +52,7 @@ __all__ = [
     "TIME_INDEX_SUFFIX",
     "TXN_INDEX_SUFFIX",
     "TopicPartition",
+    "check_directory_name",
     "check_topic_name",
     "delete_directory_name",
     "file_name",
@@ -241,6 +242,19 @@ def check_topic_name(name: str) -> None:
         raise InvalidTopicError(f"a topic name of {len(name)} characters; {_MAX_TOPIC_NAME} are allowed: {name!r}")
     if not _TOPIC_NAME.fullmatch(name):
         raise InvalidTopicError(f"topic names are made of ASCII letters, digits, '.', '_' and '-': {name!r}")
+
+
+def check_directory_name(name: str) -> None:
+    """Raise InvalidTopicError unless a directory of a partition can be made under this name.
+
+    Kafka checks the names of topics where they are created, not where they are stored: a topic may be a little longer
+    here, as long as its directory fits.
+    """
+    if len(name) > _MAX_DIRECTORY_NAME:
+        raise InvalidTopicError(f"a directory name of {len(name)} characters; {_MAX_DIRECTORY_NAME} fit: {name!r}")
+    topic = parse_directory_name(name).topic
+    if not _TOPIC_NAME.fullmatch(topic):
+        raise InvalidTopicError(f"topic names are made of ASCII letters, digits, '.', '_' and '-': {topic!r}")
 
 
 def topics_collide(one: str, other: str) -> bool:

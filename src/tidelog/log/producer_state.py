@@ -39,7 +39,7 @@ from tidelog.log.verification import NO_GUARD, VerificationEntry, VerificationGu
 from tidelog.records.control import EndTxnMarker
 from tidelog.records.java import wrap_int64
 
-__all__ = ["LATE_TRANSACTION_BUFFER_MS", "ActiveProducer", "ProducerStateManager"]
+__all__ = ["LATE_TRANSACTION_BUFFER_MS", "ActiveProducer", "LastRecord", "ProducerStateManager"]
 
 LATE_TRANSACTION_BUFFER_MS = 300_000
 
@@ -53,6 +53,13 @@ class ActiveProducer(NamedTuple):
     last_timestamp_ms: int
     coordinator_epoch: int
     txn_start_offset: int
+
+
+class LastRecord(NamedTuple):
+    """Where the data of a producer ends, if any is remembered, and its epoch."""
+
+    last_data_offset: int | None
+    epoch: int
 
 
 class ProducerStateManager:
@@ -103,6 +110,13 @@ class ProducerStateManager:
             )
             for entry in self._in_java_order()
         ]
+
+    def last_records(self) -> dict[int, LastRecord]:
+        """What compaction must leave of each producer, so that it can be told a duplicate and an old epoch later."""
+        return {
+            entry.producer_id: LastRecord(entry.last_offset if entry.batches else None, entry.epoch)
+            for entry in self._in_java_order()
+        }
 
     def _in_java_order(self) -> list[ProducerEntry]:
         return [self.producers[producer_id] for producer_id in self.producers.java_order()]

@@ -11,7 +11,7 @@ Kafka: LocalLog.replaceSegments.
 from collections.abc import Sequence
 
 from tidelog.log.config import LogConfig
-from tidelog.log.files import FileSystem
+from tidelog.log.files import FileSystem, no_turning_back
 from tidelog.log.names import CLEANED, DELETED, SWAP
 from tidelog.log.segment import LogSegment
 from tidelog.log.segments import LogSegments
@@ -33,26 +33,28 @@ def replace_segments(
 
     Gives back the segments whose base offset is in use no longer; their files go after file.delete.delay.ms.
     """
-    in_order = sorted(new, key=lambda segment: segment.base_offset)
-    for segment in reversed(in_order):
-        segment.change_suffix(CLEANED, SWAP)
-        fs.sync_directory(directory)
-    for segment in in_order:
-        segments.add(segment)
-    kept = {segment.base_offset for segment in in_order}
-    replaced = sorted(old, key=lambda segment: segment.base_offset)
-    for segment in replaced:
-        if segment.base_offset not in kept:
-            segments.remove(segment.base_offset)
-        segment.change_suffix("", DELETED)
-    fs.sync_directory(directory)
-
-    def delete() -> None:
+    with no_turning_back():  # start-up would complete a `.swap` that is left, whatever has happened since
+        in_order = sorted(new, key=lambda segment: segment.base_offset)
+        for segment in reversed(in_order):
+            segment.change_suffix(CLEANED, SWAP)
+            fs.sync_directory(directory)
+        kept = {segment.base_offset for segment in in_order}
+        # One that retention has deleted meanwhile has its name, and its end, already.
+        replaced = sorted(
+            (segment for segment in old if not segment.log.path.endswith(DELETED)),
+            key=lambda segment: segment.base_offset,
+        )
+        segments.change(remove=[segment.base_offset for segment in replaced], add=in_order)
         for segment in replaced:
-            segment.delete()
-
-    later.after(config.file_delete_delay_ms, Call("delete segments", delete))
-    for segment in in_order:
-        segment.change_suffix(SWAP, "")
+            segment.change_suffix("", DELETED)
         fs.sync_directory(directory)
-    return [segment for segment in replaced if segment.base_offset not in kept]
+
+        def delete() -> None:
+            for segment in replaced:
+                segment.delete()
+
+        later.after(config.file_delete_delay_ms, Call("delete segments", delete))
+        for segment in in_order:
+            segment.change_suffix(SWAP, "")
+            fs.sync_directory(directory)
+        return [segment for segment in replaced if segment.base_offset not in kept]

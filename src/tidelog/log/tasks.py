@@ -23,6 +23,8 @@ __all__ = ["Call", "Later", "OwnTasks", "Schedule", "SlicedTask", "Task"]
 
 OnError = Callable[[StorageError], object]
 
+_FEW = 64
+
 
 class Task(Protocol):
     """Work in slices."""
@@ -154,7 +156,6 @@ class SlicedTask(Generic[Result]):
 
 class _Due(NamedTuple):
     due_ms: float
-    number: int  # first come, first served
     task: Task
     owner: object
 
@@ -171,11 +172,13 @@ class Schedule:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._heap: list[_Due] = []
+        self._tasks: dict[int, _Due] = {}  # by number: first come, first served
+        self._owned: dict[object, set[int]] = {}
+        self._heap: list[tuple[float, int]] = []  # when, and which; of tasks that were dropped too
         self._number = 0
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self._tasks)
 
     def __bool__(self) -> bool:
         return True  # a schedule without tasks is a schedule
@@ -183,48 +186,84 @@ class Schedule:
     def after(self, delay_ms: float, task: Task, owner: object = None) -> None:
         """Run `task` when `delay_ms` have passed."""
         self._number += 1
-        heapq.heappush(self._heap, _Due(self._clock.monotonic_ms() + delay_ms, self._number, task, owner))
+        self._put(self._number, _Due(self._clock.monotonic_ms() + delay_ms, task, owner))
 
     def soon(self, task: Task, owner: object = None) -> None:
         """Run `task` at the next heartbeat."""
         self.after(0, task, owner)
 
+    def _put(self, number: int, due: _Due) -> None:
+        self._tasks[number] = due
+        self._owned.setdefault(due.owner, set()).add(number)
+        heapq.heappush(self._heap, (due.due_ms, number))
+
+    def _take(self, number: int) -> _Due:
+        due = self._tasks.pop(number)
+        owned = self._owned[due.owner]
+        owned.discard(number)
+        if not owned:
+            del self._owned[due.owner]
+        return due
+
+    def _first(self) -> tuple[float, int] | None:
+        """When the next task is due, and its number."""
+        while self._heap and self._heap[0][1] not in self._tasks:
+            heapq.heappop(self._heap)
+        return self._heap[0] if self._heap else None
+
     @property
     def next_due_in_ms(self) -> float | None:
         """How long until the next task is due, if there is one; 0 if it already is."""
-        return max(self._heap[0].due_ms - self._clock.monotonic_ms(), 0) if self._heap else None
+        first = self._first()
+        return None if first is None else max(first[0] - self._clock.monotonic_ms(), 0)
 
     def run_due(self, budget_ms: float = float("inf")) -> int:
-        """Run what is due until the budget is spent; how many tasks were finished."""
+        """Run what is due until the budget is spent; how many tasks were finished.
+
+        What is put in meanwhile waits for the next call, so that work which makes more work does not keep the caller.
+        """
         deadline = self._clock.monotonic_ms() + budget_ms
-        finished = 0
-        while self._heap and self._heap[0].due_ms <= self._clock.monotonic_ms():
-            due = heapq.heappop(self._heap)
-            if due.task.step(deadline - self._clock.monotonic_ms()):
-                due.task.finish()
-                finished += 1
-            else:
-                heapq.heappush(self._heap, due)
+        last, later, finished = self._number, [], 0
+        while (first := self._first()) is not None and first[0] <= self._clock.monotonic_ms():
+            heapq.heappop(self._heap)
+            if first[1] > last:
+                later.append(first)
+                continue
+            finished += self._run(first[1], deadline)
             if self._clock.monotonic_ms() >= deadline:
                 break
+        for entry in later:
+            heapq.heappush(self._heap, entry)
         return finished
+
+    def run_due_of(self, owner: object) -> int:
+        """Run what is due of one owner; how many tasks were finished."""
+        now = self._clock.monotonic_ms()
+        due = sorted((self._tasks[number].due_ms, number) for number in self._owned.get(owner, ()))
+        return sum(self._run(number, float("inf")) for due_ms, number in due if due_ms <= now and number in self._tasks)
+
+    def _run(self, number: int, deadline: float) -> bool:
+        """Run a task; whether that was its end."""
+        due = self._take(number)
+        if due.task.step(deadline - self._clock.monotonic_ms()):
+            due.task.finish()
+            return True
+        self._put(number, due)
+        return False
 
     def take_disk_tasks(self) -> list[Task]:
         """Take out what is due and waits for the disk: the caller runs `step`, in a thread or not, then `finish`."""
         now = self._clock.monotonic_ms()
-        taken = [due for due in self._heap if due.task.waits_for_disk and due.due_ms <= now]
-        if taken:
-            self._heap = [due for due in self._heap if due not in taken]
-            heapq.heapify(self._heap)
-        return [due.task for due in sorted(taken, key=lambda due: due[:2])]
+        numbers = [number for number, due in self._tasks.items() if due.task.waits_for_disk and due.due_ms <= now]
+        return [due.task for due in sorted(map(self._take, sorted(numbers)), key=lambda due: due.due_ms)]
 
     def drop(self, owner: object) -> None:
         """Forget the tasks of a log that is closed: whoever opens its directory next settles what they left."""
-        for due in self._heap:
-            if due.owner is owner:
-                due.task.abandon()
-        self._heap = [due for due in self._heap if due.owner is not owner]
-        heapq.heapify(self._heap)
+        for number in sorted(self._owned.pop(owner, ())):
+            self._tasks.pop(number).task.abandon()
+        if len(self._heap) > 2 * len(self._tasks) + _FEW:
+            self._heap = [entry for entry in self._heap if entry[1] in self._tasks]
+            heapq.heapify(self._heap)
 
 
 class OwnTasks:
@@ -243,6 +282,10 @@ class OwnTasks:
     def soon(self, task: Task) -> None:
         """Run `task` at the next heartbeat."""
         self.after(0, task)
+
+    def run_due(self) -> None:
+        """Run what is due of them, and nothing of others."""
+        self._schedule.run_due_of(self)
 
     def drop(self) -> None:
         """Forget them all: the log is closed, and its directory may be somebody else's."""

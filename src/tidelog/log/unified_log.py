@@ -33,7 +33,7 @@ from tidelog.errors import (
 from tidelog.log.analysis import AppendInfo, analyse
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.config import LogConfig
-from tidelog.log.files import FileLock, FileSystem, join, parent_of
+from tidelog.log.files import FileLock, FileSystem, join, no_turning_back, parent_of
 from tidelog.log.full_append import append_batches
 from tidelog.log.leader_epochs import EpochEnd, EpochEntry, LeaderEpochCache
 from tidelog.log.list_offsets import offset_for_time
@@ -49,6 +49,7 @@ from tidelog.log.quick_append import QUICK_APPEND
 from tidelog.log.region import Region
 from tidelog.log.retention import deletable_segments
 from tidelog.log.segment import LogSegment
+from tidelog.log.segment_split import split_overflowed
 from tidelog.log.segment_swap import replace_segments
 from tidelog.log.tasks import Call, Schedule
 from tidelog.log.upkeep import Upkeep
@@ -230,7 +231,8 @@ class UnifiedLog:
         epoch = self.leader_epochs.latest_epoch if leader_epoch is None else leader_epoch
         info = self.append_as_leader(memoryview(batch), epoch or 0)
         self.update_high_watermark(self.log_end_offset)
-        self.tick()
+        self.look_around()
+        self._upkeep.tasks.run_due()
         return info
 
     def append_as_leader(
@@ -278,7 +280,7 @@ class UnifiedLog:
         if not isinstance(buffer, memoryview):
             buffer = memoryview(buffer)
         if self._partition_metadata.is_dirty:
-            self._flush_partition_metadata()
+            self.flush_partition_metadata()
         if origin.assigns_offsets and buffer.readonly:
             raise InvalidRequestError("the buffer is read-only and offsets are stamped into it: pass a bytearray")
         batches = analyse(buffer, origin, leader_epoch, self.local.config.max_message_bytes)
@@ -489,6 +491,17 @@ class UnifiedLog:
         self._delete_snapshots(gone)
         self.watermarks.forget_places()
 
+    @_touches_disk
+    def split_overflowed(self, segment: LogSegment) -> None:
+        """Cut a segment whose offsets do not fit its indexes into several."""
+        self._ensure_usable()
+        local = self.local
+        gone = split_overflowed(
+            local.fs, self.directory, segment, local.segments, local.config, local.clock, local.rng, self.tasks
+        )
+        self._delete_snapshots(gone)
+        self.watermarks.forget_places()
+
     def _delete_snapshots(self, segments: Sequence[LogSegment], *, at_once: bool = False) -> None:
         marked = [self.producers.mark_snapshot_for_deletion(segment.base_offset) for segment in segments]
         paths = [path for path in marked if path is not None]
@@ -573,9 +586,13 @@ class UnifiedLog:
 
     def tick(self, budget_ms: float = float("inf")) -> None:
         """Run what is due: flushes, deletions, checkpoints, indexes that readers found wrong. Hosts may share one."""
+        self.look_around()
+        self.local.schedule.run_due(budget_ms)
+
+    def look_around(self) -> None:
+        """Find out what there is to do beside the work, and put it into the schedule."""
         self._ensure_usable()
         self._upkeep.look_around()
-        self.local.schedule.run_due(budget_ms)
 
     def close(self) -> None:
         """Flush, take a snapshot of the producers, trim and close every file, let others in. Harmless if done twice."""
@@ -593,6 +610,7 @@ class UnifiedLog:
             self._is_complete = True
         except StorageError as error:
             self.fail(error)
+            self.local.release()
             raise
         finally:
             self._let_others_in()
@@ -648,7 +666,8 @@ class UnifiedLog:
         self._partition_metadata.record(topic_id)
 
     @_touches_disk
-    def _flush_partition_metadata(self) -> None:
+    def flush_partition_metadata(self) -> None:
+        """Write the topic id now, instead of before the next append."""
         self._partition_metadata.flush()
 
     def _assign_topic_id_on_open(self, topic_id: uuid.UUID | None) -> None:
@@ -676,7 +695,8 @@ class UnifiedLog:
     def _or_offline(self) -> Iterator[None]:
         """Whatever goes wrong inside takes the directory offline: half of it is done."""
         try:
-            yield
+            with no_turning_back():
+                yield
         except BaseException as error:
             self.fail(error)
             raise
