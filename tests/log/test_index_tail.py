@@ -372,3 +372,17 @@ def test_a_flushed_log_has_whole_indexes_and_a_closed_one_too(tmp_path: Path) ->
     offsets, times = in_file(active.offset_index), in_file(active.time_index)
     assert (len(offsets), times[-1]) == (len(expected[0]) + 1, (NOW + 1_000, TAIL_ROWS + 5))
     assert all(entry.offset < following.offset for entry, following in pairwise(offsets))
+
+
+def test_an_index_that_was_replaced_writes_nothing_into_its_successor(tmp_path: Path) -> None:
+    path = str(tmp_path / "00000000000000000000.index")
+    old = OffsetIndex(LocalFileSystem(), path, 0, 800)
+    old.append(5, 100)
+    old.flush()
+    old.append(9, 200)  # not in the file yet
+    new = OffsetIndex(LocalFileSystem(), path + ".rebuilt", 0, 800)
+    new.flush()
+    new.rename_to(path)
+    old.retire()
+    old.flush()
+    assert Path(path).read_bytes() == bytes(800)

@@ -319,6 +319,12 @@ class IndexFile(HeldFile):
                 file.write_at(written * self.ROW.size, rows)
         file.sync()
 
+    def retire(self) -> None:
+        """Write no more: another index has the name. Whoever looks something up goes on with what is in the file."""
+        with self._lock:
+            self._tail = (self._tail[0], b"")
+        self.release()
+
     def close(self) -> None:
         """Trim the file if it is open or lacks entries, and let go of it for good."""
         try:

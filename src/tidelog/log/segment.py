@@ -283,10 +283,12 @@ class LogSegment(SegmentReader):
 
     def take_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
         """Put rebuilt indexes in the place of the ones that were wrong."""
+        old = (self.offset_index, self.time_index)
         offset_index.rename_to(self.offset_index.path)
         time_index.rename_to(self.time_index.path)
-        self.release_indexes()  # a reader that is at it goes on with what it has
         self.offset_index, self.time_index = offset_index, time_index
+        for index in old:
+            index.retire()  # a flush beside us may still have it in hands
         self.wrong_index = None
 
     def resize_indexes(self, size: int) -> None:
