@@ -10,6 +10,7 @@ import pytest
 
 from tests.golden.corpus import case, facts
 from tests.golden.replays import Replay, append_as_leader, delete_records, files_of, replays
+from tests.log.managers import after
 from tidelog.errors import CorruptionError
 from tidelog.log import LogManager, ManagerConfig, ManualClock, TopicPartition
 from tidelog.log.checkpoints import CleanShutdownFile, read_offsets
@@ -195,8 +196,7 @@ def test_a_root_is_laid_out_as_kafkas_is_while_it_runs_and_after_it_stopped(tmp_
             append_as_leader(replay, log, left[name].pop(0))
         if name in known:
             delete_records(replay, log)
-    clock.advance(60_000)
-    manager.tick()
+    after(manager, ms=60_000)
 
     assert in_partitions(files_below(tmp_path), names) == in_partitions(running, names)
     assert of_the_root(files_below(tmp_path)) == of_the_root(running)

@@ -58,10 +58,12 @@ def crashed(manager: LogManager) -> None:
 
 
 def after(manager: LogManager, **time: int) -> None:
-    """Let time pass, and let the manager do what is due by then."""
+    """Let time pass, and let the manager do what is due by then, as a host does that has nothing else to do."""
     assert isinstance(manager.clock, ManualClock)
     manager.clock.advance(**time)
     manager.tick()
+    while manager.schedule.next_due_in_ms == 0:
+        manager.tick()
 
 
 def partitions(count: int, topic: str = "orders") -> list[TopicPartition]:

@@ -28,6 +28,7 @@ from tidelog.errors import CorruptionError, InvalidRecordError
 from tidelog.log import UnifiedLog
 from tidelog.log.names import file_name
 from tidelog.records import NewRecord, RecordBatch
+from tidelog.records.builder import build_message_set
 from tidelog.records.compression import Codec, compress
 from tidelog.records.legacy import write_message
 
@@ -268,6 +269,30 @@ def test_messages_of_the_old_formats_come_out_in_version_2(tmp_path: Path, magic
     compact(log)
     assert all(isinstance(part, RecordBatch) for part in batches_in(log))
     assert (all_offsets(log), keys_in(log)) == ([2, 4, 5], [2, 1, 0])
+
+
+@behaviour("CLN-066")
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_a_log_of_all_formats_keeps_the_last_value_of_every_key(tmp_path: Path, codec: Codec) -> None:
+    log = a_compacted_log(tmp_path)
+    values: dict[bytes | None, bytes | None] = {}
+    for number in range(12):
+        end = log.log_end_offset
+        records = [NewRecord(b"%d" % ((end + n) % 7), b"value %d" % (end + n), NOW) for n in range(4)]
+        magic = number % 3
+        if magic == 2:
+            follow(log, batch(records, base_offset=end, partition_leader_epoch=0, codec=codec))
+        else:
+            follow(log, build_message_set(magic, records, base_offset=end, codec=codec))
+        values.update((record.key, record.value) for record in records)
+    log.roll()
+    size = log.size
+    compact(log)
+    assert log.size < size
+    kept = [record for part in batches_in(log) for record in part.records()]
+    assert {record.key: record.value for record in kept} == values
+    assert [record.offset for record in kept] == list(range(41, 48))
+    assert all(record.value == b"value %d" % record.offset for record in kept)
 
 
 def test_a_tombstone_of_the_old_formats_waits_by_the_time_of_the_files(tmp_path: Path) -> None:

@@ -102,6 +102,21 @@ def test_a_root_can_be_named(tmp_path: Path) -> None:
         assert directories_in(roots[2]) == ["orders-0", "views-0"]
 
 
+def test_a_root_is_found_by_its_id_and_logs_by_their_topic(tmp_path: Path) -> None:
+    ids = [uuid.UUID(int=1 << 100), None]
+    roots = with_ids(roots_in(tmp_path, 2), *ids)
+    with a_manager(roots) as manager:
+        one, two, _ = [manager.get_or_create(partition) for partition in (*partitions(2), VIEWS)]
+        copy = manager.get_or_create(two.topic_partition, root=roots[0], future=True)
+        assert manager.logs_of_topic("orders") == [one, two, copy]
+        assert manager.logs_of_topic("order") == []
+        assert ids[0] is not None
+        assert manager.root_by_directory_id(ids[0]) is manager.roots[0]
+        assert manager.root_by_directory_id(uuid.UUID(int=77)) is None
+        manager.fail_root(roots[0], StorageError("pulled out"))
+        assert manager.root_by_directory_id(ids[0]) is manager.roots[0]
+
+
 @behaviour("CKP-009")
 def test_a_path_that_is_no_root_is_an_error(tmp_path: Path) -> None:
     with a_manager(tmp_path / "data") as manager:
@@ -176,6 +191,10 @@ def test_while_a_root_is_offline_only_new_partitions_are_made(tmp_path: Path) ->
         with pytest.raises(StorageError, match="may be in a root that is offline"):
             manager.delete(ORDERS)
         assert manager.get_or_create(ORDERS, is_new=True).directory == f"{roots[1]}/orders-0"
+        with pytest.raises(StorageError, match="may be in a root that is offline: views-0, views-1$"):
+            manager.delete_all([*partitions(2, "views"), ORDERS])
+        assert dict(manager.logs) == {}
+        assert is_delete_directory(*directories_in(roots[1]))
 
 
 @pytest.mark.parametrize("topic", ["", "a/b", "a b", "ä", "x" * 254, "a\0b"])
@@ -352,7 +371,7 @@ def test_a_log_that_cannot_be_renamed_for_good_takes_its_root_offline(operation:
     with pytest.raises(StorageError, match="Input/output error"):
         manager.delete(ORDERS, stray=stray)
     assert [root.path for root in manager.live_roots] == ["/b"]
-    assert manager.offline_logs == {ORDERS: "/a"}
+    assert manager.offline_logs == ({ORDERS: "/a"} if operation == "rename" else {})  # renamed, it is no log any more
 
 
 def test_deleting_what_is_not_there_is_harmless(tmp_path: Path) -> None:

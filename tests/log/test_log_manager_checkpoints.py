@@ -210,6 +210,29 @@ def test_both_are_lowered_before_a_log_begins_anew(
     assert (log.log_start_offset, log.log_end_offset) == (max(start, log.segments[0].base_offset), offset)
 
 
+@pytest.mark.parametrize("is_full", [False, True])
+def test_the_high_watermark_is_lowered_before_a_log_is_truncated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    manager = with_checkpoints(tmp_path)
+    manager.checkpoint_high_watermarks()
+    root = manager.roots[0]
+    pending = root.high_watermarks.later(root.high_watermark_offsets())
+    seen: list[dict[str, int]] = []
+
+    def look(log: UnifiedLog, *args: object) -> None:
+        seen.append(offsets_in_file(tmp_path, HW))
+
+    name = "truncate_fully_and_start_at" if is_full else "truncate_to"
+    monkeypatch.setattr(UnifiedLog, name, look)
+    if is_full:
+        manager.truncate_fully_and_start_at(ORDERS, 7)
+    else:
+        manager.truncate_to({ORDERS: 7})
+    pending()
+    assert [*seen, offsets_in_file(tmp_path, HW)] == [{"orders-0": 7, "views-0": 10}] * 2
+
+
 def test_several_logs_are_truncated_at_the_price_of_one() -> None:
     disk = SimulatedFileSystem()
     manager = a_manager("/data", fs=disk)

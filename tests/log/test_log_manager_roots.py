@@ -330,7 +330,8 @@ def test_all_logs_are_closed_and_a_root_with_one_that_fails_gets_no_marker() -> 
     assert CleanShutdownFile(disk, "/b").read() == 3
     assert offsets_in_file("/a", RECOVERY_POINT_CHECKPOINT, disk) == before
     for partition, log in logs.items():
-        assert log.local.is_closed == (partition != ORDERS)
+        assert log.local.is_closed
+        assert (log.failure is None) == (partition != ORDERS)
     assert names_in(logs[partitions(4)[2]], ".snapshot")
     manager.close()  # twice is harmless
     disk.heal()

@@ -15,7 +15,7 @@ from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.log_directories import DirectoryKind, list_directories
 from tidelog.log.log_root import LogRoot
 from tidelog.log.meta_properties import MetaProperties, write_meta_properties
-from tidelog.log.names import LOCK_FILE, META_PROPERTIES, RECOVERY_POINT_CHECKPOINT
+from tidelog.log.names import CLEANER_CHECKPOINT, LOCK_FILE, META_PROPERTIES, RECOVERY_POINT_CHECKPOINT
 from tidelog.log.root_checkpoint import RootCheckpoint
 from tidelog.log.root_set import RootSet
 from tidelog.testing.disk import SimulatedFileSystem
@@ -248,15 +248,30 @@ def test_the_owner_waits_for_a_write_that_is_under_way(tmp_path: Path) -> None:
     assert checkpoint.get(ORDERS) == 10
 
 
-def test_a_predecessors_entries_go_from_all_three_files(tmp_path: Path) -> None:
+def test_a_predecessors_entries_go_from_all_four_files(tmp_path: Path) -> None:
     root = LogRoot(FS, tmp_path)
-    files = (root.recovery_points, root.log_starts, root.high_watermarks)
-    for file in files:
+    checkpoints = (root.recovery_points, root.log_starts, root.high_watermarks)
+    files = (root.cleaner_checkpoint, *(checkpoint.file for checkpoint in checkpoints))
+    for file in (root.cleaner_checkpoint, *checkpoints):
         file.write({ORDERS: 5, VIEWS: 6})
     root.forget(ORDERS)
-    assert [file.file.read() for file in files] == [{VIEWS: 6}] * 3
+    assert [file.read() for file in files] == [{VIEWS: 6}] * 4
     root.forget(TopicPartition("unknown", 3))
-    assert [file.file.read() for file in files] == [{VIEWS: 6}] * 3
+    assert [file.read() for file in files] == [{VIEWS: 6}] * 4
+
+
+def test_the_cleaners_file_is_lowered_and_never_raised_or_made(tmp_path: Path) -> None:
+    root = LogRoot(FS, tmp_path)
+    root.lower_cleaning(ORDERS, 3)
+    root.forget_cleaning(ORDERS)
+    assert not (tmp_path / CLEANER_CHECKPOINT).exists()
+    root.cleaner_checkpoint.write({ORDERS: 5, VIEWS: 6})
+    root.lower_cleaning(ORDERS, 7)
+    root.lower_cleaning(VIEWS, 4)
+    assert root.cleaner_checkpoint.read() == {ORDERS: 5, VIEWS: 4}
+    (tmp_path / CLEANER_CHECKPOINT).write_bytes(b"1\n0\n")  # of a form that is not known: nothing is said of anybody
+    root.forget_cleaning(ORDERS)
+    assert (tmp_path / CLEANER_CHECKPOINT).read_bytes() == b"1\n0\n"
 
 
 # -- leaving -----------------------------------------------------------------------------------------------------------

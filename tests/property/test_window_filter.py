@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.property.compaction_pair import NOW, CompactionPair, Plan, batches_of
 from tests.property.hostile import Cases
 from tests.property.strategies import record_batches
+from tidelog.errors import InvalidRequestError
 from tidelog.kernels import compaction_runs
 from tidelog.kernels.bodies import Bodies, open_bodies
 from tidelog.kernels.headers import HeaderScan
@@ -139,6 +140,15 @@ def test_sound_batches_are_not_left_to_the_readable_path(monkeypatch: pytest.Mon
         window_filter.filter_window(window, ones, ones, table, FilterRules(2**62, NOW, 1000, False), counts)
     assert counts.records_read > counts.records_kept > 0
     assert calls == []
+
+
+@pytest.mark.parametrize("counts", [(1, 2), (2, 1), (2, 3), (3, 2)])
+def test_there_is_one_decision_a_batch(counts: tuple[int, int]) -> None:
+    window = PAIR.window(some_batch(random.Random(1), 0) * 2)
+    fates, marks = (np.ones(count, np.uint8) for count in counts)
+    table, rules = offset_map.TableOffsetMap(10), FilterRules(0, NOW, 0, False)
+    with pytest.raises(InvalidRequestError, match="about 2 batches"):
+        window_filter.filter_window(window, fates, marks, table, rules, FilterCounts())
 
 
 @settings(max_examples=150)

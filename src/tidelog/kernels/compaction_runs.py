@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tidelog.errors import InvalidRequestError
 from tidelog.kernels.bodies import Bodies, open_bodies
 from tidelog.kernels.buffers import address_of, hold
 from tidelog.kernels.compaction import (
@@ -42,8 +43,6 @@ UInt8Array = np.ndarray[Any, np.dtype[np.uint8]]
 
 _LOWEST_OFFSET, _HIGHEST_OFFSET = -(2**63), 2**63 - 1
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
-
-
 _NOTES = 1 << 13  # so many, and the bytes of their records, stay in the second cache
 
 
@@ -89,10 +88,16 @@ class _Group(NamedTuple):
     is_odd: bool
 
 
+def _ensure_one_a_batch(flags: UInt8Array, scan: HeaderScan) -> None:
+    if len(flags) != len(scan.rows):
+        raise InvalidRequestError(f"{len(flags)} decisions about {len(scan.rows)} batches")
+
+
 class _Run:
     """What both runs have in common: the words of the kernels, and the bodies, opened stretch by stretch."""
 
     def __init__(self, data: memoryview, scan: HeaderScan, looked_at: UInt8Array, table: KeyTable, room: Room) -> None:
+        _ensure_one_a_batch(looked_at, scan)
         self._data = hold(data)
         self._scan = scan
         self._looked_at = np.ascontiguousarray(looked_at, np.uint8)
@@ -246,6 +251,7 @@ class FilterRun(_Run):
         new_horizon_ms: int,
     ) -> None:
         super().__init__(data, scan, fates, table, room)
+        _ensure_one_a_batch(marks, scan)
         self._marks = (np.asarray(marks) * MARKER | _are_unwritable(scan.rows) * UNWRITABLE).astype(np.uint8)
         self._positions = np.ascontiguousarray(scan.positions)
         self[Job.DATA] = address_of(self._data)[0]
