@@ -20,9 +20,9 @@ from tests.compat.broker import Broker
 from tidelog.columns import ColumnEncoder, decode_file
 from tidelog.log import LogConfig, SystemClock, UnifiedLog
 from tidelog.log.checkpoints import OffsetCheckpoint
-from tidelog.log.cleanable import cleanable_log
-from tidelog.log.cleaner import Cleaner
-from tidelog.log.cleaner_config import CleanerConfig
+from tidelog.log.compaction.cleanable import cleanable_log
+from tidelog.log.compaction.cleaner import Cleaner
+from tidelog.log.compaction.cleaner_config import CleanerConfig
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import TopicPartition
 from tidelog.log.tasks import SlicedTask

@@ -27,8 +27,8 @@ OPENED_WITHIN_S = 5
 
 _OPEN_AND_CLOSE = """
 import gc, json, os, resource, sys, time
-from tidelog.log.log_cleaner import LogCleaner
-from tidelog.log.log_manager import LogManager
+from tidelog.log.compaction.log_cleaner import LogCleaner
+from tidelog.log.manager.log_manager import LogManager
 
 def now():
     return time.perf_counter(), time.process_time(), len(os.listdir("/proc/self/fd")), memory()

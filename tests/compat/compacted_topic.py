@@ -26,13 +26,14 @@ from tests.compat.kafka_tools import DumpedFile, dump_log, parse_dump
 from tests.compat.written_log import batches_of
 from tests.interop.judges import Seen
 from tidelog.errors import StorageError
-from tidelog.log import LogConfig, ManualClock, UnifiedLog, batch_windows, cleaner
+from tidelog.log import LogConfig, ManualClock, UnifiedLog, batch_windows
 from tidelog.log.checkpoints import OffsetCheckpoint
-from tidelog.log.cleanable import cleanable_log
-from tidelog.log.cleaner import Cleaner
-from tidelog.log.cleaner_config import CleanerConfig
+from tidelog.log.compaction import cleaner
+from tidelog.log.compaction.cleanable import cleanable_log
+from tidelog.log.compaction.cleaner import Cleaner
+from tidelog.log.compaction.cleaner_config import CleanerConfig
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.log_manager import LogManager
+from tidelog.log.manager.log_manager import LogManager
 from tidelog.log.names import CLEANER_CHECKPOINT, DELETED, SWAP, TopicPartition
 from tidelog.log.producer_snapshot import parse_snapshot
 from tidelog.records import Header, NewRecord, RecordBatch, read_batches

@@ -15,11 +15,12 @@ import pytest
 
 from tests.behaviours import behaviour
 from tests.golden.corpus import case, facts
-from tidelog.log import LogConfig, ManualClock, UnifiedLog, batch_windows, cleaner
+from tidelog.log import LogConfig, ManualClock, UnifiedLog, batch_windows
 from tidelog.log.checkpoints import read_offsets
-from tidelog.log.cleanable import CleanableLog, cleanable_log
-from tidelog.log.cleaner import CleanedRound, Cleaner
-from tidelog.log.cleaner_config import CleanerConfig
+from tidelog.log.compaction import cleaner
+from tidelog.log.compaction.cleanable import CleanableLog, cleanable_log
+from tidelog.log.compaction.cleaner import CleanedRound, Cleaner
+from tidelog.log.compaction.cleaner_config import CleanerConfig
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import (
     CLEANER_CHECKPOINT,

@@ -10,12 +10,12 @@ import pytest
 
 from tests.golden.corpus import case, facts
 from tests.golden.replays import Replay, append_as_leader, delete_records, files_of, replays
-from tests.log.managers import after
+from tests.log.manager.managers import after
 from tidelog.errors import CorruptionError
 from tidelog.log import LogManager, ManagerConfig, ManualClock, TopicPartition
 from tidelog.log.checkpoints import CleanShutdownFile, read_offsets
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.meta_properties import read_meta_properties
+from tidelog.log.manager.meta_properties import read_meta_properties
 from tidelog.log.names import (
     BOOTSTRAP_CHECKPOINT,
     CLEANER_CHECKPOINT,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.compacting import a_compacted_log, compact, put
+from tests.log.compaction.compacting import a_compacted_log, compact, put
 from tests.log.logs import ABORT, COMMITTED, all_replicated, end_txn, in_txn, lead
 from tidelog.errors import StorageError, TooManyFilesError
 from tidelog.log.local_files import LocalFileSystem

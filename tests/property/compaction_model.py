@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, NamedTuple
 
-from tests.log.compacting import finished
+from tests.log.compaction.compacting import finished
 from tests.property.compaction_steps import FULL, Step, Workload
 from tests.property.crash_disk import WatchedDisk
 from tidelog.log import AppendInfo, AppendOrigin, Isolation, LogConfig, ManualClock, UnifiedLog
-from tidelog.log.cleanable import CleanableLog, cleanable_log
-from tidelog.log.cleaner import CleanedRound, Cleaner
-from tidelog.log.cleaner_config import CleanerConfig
+from tidelog.log.compaction.cleanable import CleanableLog, cleanable_log
+from tidelog.log.compaction.cleaner import CleanedRound, Cleaner
+from tidelog.log.compaction.cleaner_config import CleanerConfig
+from tidelog.log.compaction.offset_map import BYTES_PER_ENTRY
 from tidelog.log.files import FileSystem, join, read_whole
 from tidelog.log.names import (
     CLEANED,
@@ -32,7 +33,6 @@ from tidelog.log.names import (
     TIME_INDEX_SUFFIX,
     file_name,
 )
-from tidelog.log.offset_map import BYTES_PER_ENTRY
 from tidelog.records import ControlType, EndTxnMarker, Header, NewRecord, RecordBatch, build_batch, build_end_txn_marker
 from tidelog.records.batches import read_batches
 from tidelog.records.compression import Codec

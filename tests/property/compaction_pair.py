@@ -17,9 +17,9 @@ from tidelog.errors import TidelogError
 from tidelog.kernels.compaction_runs import Room
 from tidelog.kernels.headers import Seen, scan_headers
 from tidelog.log.batch_windows import BatchWindow
-from tidelog.log.offset_map import DictOffsetMap, TableOffsetMap, map_batch, map_window
-from tidelog.log.record_filter import Fate, FilterCounts, FilterRules, filter_batch
-from tidelog.log.window_filter import filter_window
+from tidelog.log.compaction.offset_map import DictOffsetMap, TableOffsetMap, map_batch, map_window
+from tidelog.log.compaction.record_filter import Fate, FilterCounts, FilterRules, filter_batch
+from tidelog.log.compaction.window_filter import filter_window
 from tidelog.records import RecordBatch
 from tidelog.records.java import wrap_int64
 

@@ -28,12 +28,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 
-from tests.log.compacting import finished
+from tests.log.compaction.compacting import finished
 from tests.property.compaction_model import DIRECTORY, CompactionRun, Snapshot, batches_in, check_lookups
 from tests.property.compaction_steps import FULL, TXN_PRODUCERS, Workload, random_workload
 from tidelog.errors import StorageError, TidelogError
 from tidelog.log import Isolation, ManualClock, UnifiedLog
-from tidelog.log.cleanable import cleanable_log
+from tidelog.log.compaction.cleanable import cleanable_log
 from tidelog.log.files import read_whole
 from tidelog.log.names import CLEANED, DELETED, SWAP
 from tidelog.log.segment import LogSegment

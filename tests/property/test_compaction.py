@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.property import crash_compaction
 from tests.property.compaction_model import CompactionRun, batches_in
 from tests.property.compaction_steps import PLAIN_PRODUCERS, TXN_PRODUCERS, Workload, random_workload
-from tidelog.log import batch_windows, cleaner
+from tidelog.log import batch_windows
+from tidelog.log.compaction import cleaner
 
 SEEDS = range(25)
 

@@ -17,8 +17,8 @@ from tidelog.errors import InvalidRequestError
 from tidelog.kernels import compaction_runs
 from tidelog.kernels.bodies import Bodies, open_bodies
 from tidelog.kernels.headers import HeaderScan
-from tidelog.log import offset_map, window_filter
-from tidelog.log.record_filter import FilterCounts, FilterRules
+from tidelog.log.compaction import offset_map, window_filter
+from tidelog.log.compaction.record_filter import FilterCounts, FilterRules
 from tidelog.records import (
     BatchAttributes,
     BatchBuilder,

@@ -14,8 +14,8 @@ passed in: `clock`, `files`, an `rng`.
 from tidelog.log.analysis import AppendInfo
 from tidelog.log.clock import Clock, ManualClock, SystemClock
 from tidelog.log.config import LogConfig
-from tidelog.log.log_manager import LogManager
-from tidelog.log.manager_config import ManagerConfig
+from tidelog.log.manager.log_manager import LogManager
+from tidelog.log.manager.manager_config import ManagerConfig
 from tidelog.log.names import TopicPartition
 from tidelog.log.offsets import OffsetMetadata, TimestampAndOffset
 from tidelog.log.origin import AppendOrigin

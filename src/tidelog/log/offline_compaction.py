@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tidelog.errors import InvalidConfigError
-from tidelog.log.cleanable import CleanableLog, cleanable_log
-from tidelog.log.cleaner import CleanedRound, Cleaner, CleanerStats
-from tidelog.log.cleaner_config import CleanerConfig
+from tidelog.log.compaction.cleanable import CleanableLog, cleanable_log
+from tidelog.log.compaction.cleaner import CleanedRound, Cleaner, CleanerStats
+from tidelog.log.compaction.cleaner_config import CleanerConfig
+from tidelog.log.compaction.record_filter import FilterCounts
 from tidelog.log.config import LogConfig
 from tidelog.log.config_values import Kind, Setting, at_least
 from tidelog.log.names import CLEANER_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, TopicPartition
 from tidelog.log.offline_root import OfflineRoot
-from tidelog.log.record_filter import FilterCounts
 from tidelog.log.unified_log import UnifiedLog
 
 __all__ = ["Compacted", "CompactionSettings", "compact_partition"]
