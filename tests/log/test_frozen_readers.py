@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.log.compaction.compacting import a_compacted_log, compact, put
-from tests.log.logs import ABORT, COMMITTED, all_replicated, end_txn, in_txn, lead
+from tests.log.logs import ABORT, COMMITTED, all_replicated, clock_of, end_txn, in_txn, lead
 from tidelog.errors import StorageError, TooManyFilesError
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.log_reader import LogReader
@@ -36,6 +36,29 @@ def test_a_swap_between_the_data_and_its_transactions_hides_no_abort(
     region = log.read(0, 1000, COMMITTED)
     assert region.size
     assert region.aborted == expected
+
+
+def test_a_reader_whose_segment_was_swapped_and_deleted_reads_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = a_compacted_log(tmp_path)
+    for key in (1, 1, 2):
+        put(log, key)
+    log.roll()
+    all_replicated(log)
+    read = LogReader.read
+
+    def swap_first(reader: LogReader[Any], *arguments: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        compact(log)
+        clock_of(log).advance(log.config.file_delete_delay_ms)
+        log.tick()
+        for segment in log.segments:
+            segment.release()  # as when too many files are open
+        return read(reader, *arguments, **options)
+
+    monkeypatch.setattr(LogReader, "read", swap_first)
+    assert log.read(0, 1000).start.offset == 1
 
 
 def test_a_swap_without_descriptors_takes_the_log_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

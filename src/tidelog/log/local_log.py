@@ -142,17 +142,20 @@ class LocalLog:
         trace: list[Step] | None = None,
     ) -> Region:
         """The bytes from the batch that holds `offset` on, in one segment, up to the batch that holds `limit`."""
-        try:
-            return self._reader().read(
-                offset, max_bytes, limit, at_least_one=at_least_one, with_aborted=with_aborted, trace=trace
-            )
-        except LogClosedError:
-            if self.is_closed or offset >= self.segments.first.base_offset:
-                raise  # closed, or on its way to another name
-            # A segment that was deleted between being found and being read: there is no such offset any more.
-            raise OffsetOutOfRangeError(f"offset {offset} of {self.directory} was deleted meanwhile") from None
-        except OffsetOutOfRangeError as error:
-            raise OffsetOutOfRangeError(f"{self.directory}: {error}") from None
+        for is_last_try in (False, True):
+            try:
+                return self._reader().read(
+                    offset, max_bytes, limit, at_least_one=at_least_one, with_aborted=with_aborted, trace=trace
+                )
+            except LogClosedError:
+                # A segment that was swapped or deleted between being found and being read: the list is another now.
+                if self.is_closed or is_last_try:
+                    raise
+                if offset < self.segments.first.base_offset:
+                    raise OffsetOutOfRangeError(f"offset {offset} of {self.directory} was deleted meanwhile") from None
+            except OffsetOutOfRangeError as error:
+                raise OffsetOutOfRangeError(f"{self.directory}: {error}") from None
+        raise AssertionError("the last try returns or raises")
 
     def locate(self, offset: int) -> OffsetMetadata:
         """Where the batch that holds `offset` begins; the log end for offsets behind the last batch."""
