@@ -16,6 +16,8 @@ stands a thin function that takes Python's buffers. Three rules keep hostile byt
     encode.py                     columns to batches
     validate.py                   one batch, for a broker
     murmur2.py                    the partition of a key
+    indexing.py                   index entries of a stretch of log
+    key_table.py, compaction.py, compaction_runs.py     the last offset of each key; which records stay, written anew
 
 This package imports numpy and numba. Nothing imports it that does not need volume.
 """
