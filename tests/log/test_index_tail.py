@@ -386,3 +386,25 @@ def test_an_index_that_was_replaced_writes_nothing_into_its_successor(tmp_path: 
     old.retire()
     old.flush()
     assert Path(path).read_bytes() == bytes(800)
+
+
+def test_a_time_in_the_file_can_be_looked_up_by_an_offset_in_the_file(tmp_path: Path) -> None:
+    """Other processes read both files of an open log: Kafka's tool complains of a time whose offset is not there."""
+    log = a_log(tmp_path, index_interval_bytes=0)
+    times = log.active_segment.time_index
+    for number in range(100):
+        lead(log, batch(1, timestamp_ms=NOW + number // 3))  # two of three batches have no new time
+        offset_rows = OffsetEntries(LocalFileSystem().open(log.active_segment.offset_index.path), 0)
+        time_rows = TimeEntries(LocalFileSystem().open(times.path), 0)
+        assert not time_rows.entries or time_rows.last.offset <= offset_rows.last.offset
+    assert time_rows.entries
+
+
+def test_a_heartbeat_has_all_entries_in_the_files(tmp_path: Path) -> None:
+    log = a_log(tmp_path, index_interval_bytes=0)
+    for number in range(5):
+        lead(log, batch(1, timestamp_ms=NOW + number))
+    active = log.active_segment
+    assert (in_file(active.offset_index), in_file(active.time_index)) == ([], [])
+    log.look_around()
+    assert (len(in_file(active.offset_index)), len(in_file(active.time_index))) == (4, 4)

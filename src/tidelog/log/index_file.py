@@ -265,11 +265,11 @@ class IndexFile(HeldFile):
                 file.write_at(written * size, rows[:whole])
             self._remember(file, written + whole // size, rows[whole:])
 
-    def _write_tail(self, file: WriteFile) -> None:
+    def write_tail(self) -> None:
         """Have all entries in the file. What cannot be written stays where it is."""
         written, rows = self._tail
         if rows:
-            file.write_at(written * self.ROW.size, rows)
+            self._open().write_at(written * self.ROW.size, rows)
             self._tail = (self._count, b"")
 
     # -- the file ----------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class IndexFile(HeldFile):
         capacity = max_size // self.ROW.size
         if self._count > capacity:
             self._keep(capacity)
-        self._write_tail(file)
+        self.write_tail()
         if file.size == capacity * self.ROW.size:
             return False
         file.resize(capacity * self.ROW.size)

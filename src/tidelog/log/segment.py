@@ -185,8 +185,11 @@ class LogSegment(SegmentReader):
         if max_timestamp_ms > latest.timestamp_ms:
             latest = self._max = TimestampOffset(max_timestamp_ms, last_offset)
         if self._bytes_since_index > self._index_interval:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(*latest)
+            offsets, times = self.offset_index, self.time_index
+            offsets.append(last_offset, position)
+            times.maybe_append(*latest)
+            if not times._tail[1] and offsets._tail[1]:
+                offsets.write_tail()
             self._bytes_since_index = 0
         self._bytes_since_index += size
         return position
@@ -206,8 +209,15 @@ class LogSegment(SegmentReader):
             if not (self.offset_index.is_full or self.time_index.is_full):
                 self.offset_index.append(last_offset, position)
                 self.time_index.maybe_append(latest.timestamp_ms, latest.offset)
+                if not self.time_index._tail[1]:
+                    self.offset_index.write_tail()  # a time in the file is looked up by an offset in the file
             self._bytes_since_index = 0
         self._bytes_since_index += size
+
+    def write_index_tails(self) -> None:
+        """Have the entries of both indexes in their files, where other processes can see them."""
+        self.offset_index.write_tail()
+        self.time_index.write_tail()
 
     def add_aborted(self, txn: CompletedTxn, last_stable_offset: int) -> None:
         """Note a transaction whose ABORT marker lies in this segment."""

@@ -589,6 +589,7 @@ class UnifiedLog:
         self.look_around()
         self.local.schedule.run_due(budget_ms)
 
+    @_touches_disk
     def look_around(self) -> None:
         """Find out what there is to do beside the work, and put it into the schedule."""
         self._ensure_usable()

@@ -40,7 +40,8 @@ class Upkeep:
         self._learn_later()
 
     def look_around(self) -> None:
-        """Find out what there is to do, and put it into the schedule."""
+        """Find out what there is to do, and put it into the schedule. What is done at once is index entries written."""
+        self._log.active_segment.write_index_tails()
         self._sync_ahead()
         self._learn_later()
         for segment in self._log.local.wrong_indexes():
