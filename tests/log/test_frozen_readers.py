@@ -7,9 +7,10 @@ import pytest
 
 from tests.log.compaction.compacting import a_compacted_log, compact, put
 from tests.log.logs import ABORT, COMMITTED, all_replicated, clock_of, end_txn, in_txn, lead
-from tidelog.errors import StorageError, TooManyFilesError
+from tidelog.errors import LogClosedError, StorageError, TooManyFilesError
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.log_reader import LogReader
+from tidelog.log.segment_reader import SegmentReader
 
 
 def test_a_swap_between_the_data_and_its_transactions_hides_no_abort(
@@ -93,3 +94,59 @@ def test_a_truncation_without_descriptors_takes_the_log_offline(
     with pytest.raises(StorageError, match="in the middle of a change"):
         log.truncate_to(1)
     assert log.failure is not None
+
+
+def test_a_roll_of_an_empty_segment_without_descriptors_takes_the_log_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file has another name by then: what was appended to it would be gone after the next start."""
+    log = a_compacted_log(tmp_path)
+
+    def refuse(fs: LocalFileSystem, path: str) -> None:
+        raise TooManyFilesError(f"{path}: Too many open files")
+
+    monkeypatch.setattr(LocalFileSystem, "sync_directory", refuse)
+    with pytest.raises(StorageError, match="in the middle of a change"):
+        log.roll()
+    assert log.failure is not None
+
+
+def test_a_log_whose_closing_was_interrupted_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may have its directory: two owners would write over each other."""
+    log = a_compacted_log(tmp_path)
+    put(log, 1)
+
+    def press_a_key(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(log.producers, "take_snapshot", press_a_key)
+    with pytest.raises(KeyboardInterrupt):
+        log.close()
+    with pytest.raises(LogClosedError):
+        put(log, 1)
+
+
+def test_a_lookup_by_time_whose_segment_was_swapped_and_deleted_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = a_compacted_log(tmp_path)
+    for key in (1, 1, 2):
+        put(log, key)
+    log.roll()
+    all_replicated(log)
+    expected = log.offset_for_time(0)
+    find = SegmentReader.find_time
+
+    def swap_first(segment: SegmentReader, *arguments: Any) -> Any:
+        monkeypatch.undo()
+        compact(log)
+        clock_of(log).advance(log.config.file_delete_delay_ms)
+        log.tick()
+        segment.release()  # type: ignore[attr-defined]
+        return find(segment, *arguments)
+
+    monkeypatch.setattr(SegmentReader, "find_time", swap_first)
+    found = log.offset_for_time(0)
+    assert expected is not None
+    assert found is not None
+    assert (expected.offset, found.offset) == (0, 1)

@@ -250,3 +250,43 @@ def test_a_directory_that_cannot_be_loaded_is_free_for_the_next(tmp_path: Path) 
             partition.open()
     partition.write("leader-epoch-checkpoint", good)
     assert partition.open().log_end_offset == 42
+
+
+def test_a_task_that_raises_takes_no_other_with_it() -> None:
+    clock = ManualClock()
+    schedule = Schedule(clock)
+    made: list[str] = []
+
+    def plan() -> None:
+        schedule.soon(Call("planned", lambda: made.append("planned")))
+        clock.advance(1)  # now the next one is due as well, behind the planned one
+
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    schedule.soon(Call("plan", plan))
+    schedule.after(1, Call("fail", fail))
+    with pytest.raises(ValueError, match="a bug"):
+        schedule.run_due()
+    assert schedule.run_due() == 1
+    assert made == ["planned"]
+
+
+def test_a_long_task_lets_others_have_their_turn() -> None:
+    clock = ManualClock(1000)
+    schedule = Schedule(clock)
+    long, short = Work(clock, *[5] * 100), Work(clock, 1)
+    schedule.soon(SlicedTask("long", long.run(), clock))
+    schedule.soon(SlicedTask("short", short.run(), clock))
+    for _ in range(2):
+        schedule.run_due(5)
+    assert short.done == [1]
+
+
+def test_what_was_run_is_not_remembered() -> None:
+    schedule = Schedule(ManualClock())
+    for _ in range(1000):
+        schedule.soon(Call("task", lambda: None), "log")
+        schedule.run_due_of("log")
+    assert len(schedule) == 0
+    assert len(schedule._heap) < 200

@@ -5,7 +5,7 @@ offset index gets the last offset of the batch, and the time index the largest t
 index gets the largest timestamp of all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tidelog.errors import CorruptionError, InvalidRequestError, OffsetOverflowError
 from tidelog.log.batch_info import BatchInfo
@@ -71,25 +71,54 @@ class Indexer:
         return True
 
     def finish(self) -> None:
-        """Write the last time entry and trim."""
-        self._times.maybe_append(*self.max_timestamp, skip_full=True)
+        """Write the last time entry, if there is room for it, and trim."""
+        if self._times.entries < self._times.max_entries:
+            self._times.maybe_append(*self.max_timestamp, skip_full=True)
         self._offsets.trim()
         self._times.trim()
 
 
-def rebuild_indexes(fs: FileSystem, segment: LogSegment, config: LogConfig, *, is_active: bool) -> Iterator[None]:
+def rebuild_indexes(
+    fs: FileSystem,
+    segment: LogSegment,
+    config: LogConfig,
+    *,
+    is_active: Callable[[], bool],
+    is_stale: Callable[[], bool] = lambda: False,
+) -> Iterator[None]:
     """Make the indexes of a segment anew, of which a reader has found one to be wrong; yields now and then.
 
     They are written beside the old ones, under names that any start-up would clean away, and take their place when
-    they are complete and on the disk: neither a reader nor a crash finds half an index. The segment may grow meanwhile.
+    they are complete and on the disk: neither a reader nor a crash finds half an index. The segment may grow and be
+    rolled meanwhile; if it was cut or deleted, which `is_stale` tells, all was for nothing.
     """
-    offsets, times = (
-        kind(fs, f"{old.path}.rebuilt{DELETED}", segment.base_offset, config.segment_index_bytes)
-        for kind, old in ((OffsetIndex, segment.offset_index), (TimeIndex, segment.time_index))
-    )
-    assert isinstance(offsets, OffsetIndex)
-    assert isinstance(times, TimeIndex)
-    indexer = Indexer(offsets, times, config.index_interval_bytes)
+    offsets = OffsetIndex(fs, _beside(segment.offset_index.path), segment.base_offset, config.segment_index_bytes)
+    times = TimeIndex(fs, _beside(segment.time_index.path), segment.base_offset, config.segment_index_bytes)
+    is_taken = False
+    try:
+        indexer = Indexer(offsets, times, config.index_interval_bytes)
+        yield from _fill(indexer, segment)
+        if not is_stale():
+            if is_active():
+                offsets.resize(config.segment_index_bytes)
+                times.resize(config.segment_index_bytes)
+            else:
+                indexer.finish()
+            offsets.flush()
+            times.flush()
+            segment.take_indexes(offsets, times)
+            is_taken = True
+    finally:
+        if not is_taken:
+            offsets.delete()
+            times.delete()
+
+
+def _beside(path: str) -> str:
+    return f"{path}.rebuilt{DELETED}"
+
+
+def _fill(indexer: Indexer, segment: LogSegment) -> Iterator[None]:
     try:
         while indexer.position < segment.size:
             before = indexer.position
@@ -100,16 +129,5 @@ def rebuild_indexes(fs: FileSystem, segment: LogSegment, config: LogConfig, *, i
                 yield
             if indexer.position == before:
                 break  # the rest is no batch
-        if not is_active:
-            indexer.finish()
     except (CorruptionError, InvalidRequestError, OffsetOverflowError):
         pass  # the log itself is damaged from here on: what was indexed before is right
-    if is_active:
-        offsets.resize(config.segment_index_bytes)
-        times.resize(config.segment_index_bytes)
-    else:
-        offsets.trim()
-        times.trim()
-    offsets.flush()
-    times.flush()
-    segment.take_indexes(offsets, times)

@@ -346,7 +346,7 @@ class LogLoader:
         if log_end > active.base_offset:  # else it is empty, or torn and left as Kafka leaves it
             active.check_last_time()
         if active.wrong_index is not None:
-            yield from rebuild_indexes(self._fs, active, self._config, is_active=True)
+            yield from rebuild_indexes(self._fs, active, self._config, is_active=lambda: True)
         active.resize_indexes(self._config.segment_index_bytes)
 
     def _remove(self, segments: tuple[LogSegment, ...]) -> None:

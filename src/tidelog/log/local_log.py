@@ -7,7 +7,8 @@ Kafka: kafka.log.LocalLog.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tidelog.errors import InvalidRequestError, LogClosedError, OffsetOutOfRangeError
 from tidelog.log.batch_info import BatchInfo
@@ -26,6 +27,8 @@ from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.records.varint import Buffer
 
 __all__ = ["LocalLog"]
+
+Found = TypeVar("Found")
 
 
 class LocalLog:
@@ -114,16 +117,18 @@ class LocalLog:
             segment = LogSegment.create(
                 self.fs, self.directory, base_offset, self.config, self.clock, self.rng, suffix=SWAP
             )
-            old.change_suffix("", DELETED)
-            segment.change_suffix(SWAP, "")
-            self.fs.sync_directory(self.directory)  # start-up believes what is in a `.swap`: it must stay empty
+            with no_turning_back():
+                old.change_suffix("", DELETED)
+                segment.change_suffix(SWAP, "")
+                self.fs.sync_directory(self.directory)  # start-up believes what is in a `.swap`: it must stay empty
             if self.config.preallocate:
                 segment.log.file.resize(self.config.segment_bytes)
             self.segments.add(segment)
         else:
-            old.change_suffix("", DELETED)
-            self.fs.sync_directory(self.directory)
-            segment = self._create(base_offset)
+            with no_turning_back():
+                old.change_suffix("", DELETED)
+                self.fs.sync_directory(self.directory)
+                segment = self._create(base_offset)
             self.segments.add(segment)
             self.segments.remove(old.base_offset)
         self.delete_files([old])
@@ -142,28 +147,37 @@ class LocalLog:
         trace: list[Step] | None = None,
     ) -> Region:
         """The bytes from the batch that holds `offset` on, in one segment, up to the batch that holds `limit`."""
-        for is_last_try in (False, True):
-            try:
-                return self._reader().read(
-                    offset, max_bytes, limit, at_least_one=at_least_one, with_aborted=with_aborted, trace=trace
-                )
-            except LogClosedError:
-                # A segment that was swapped or deleted between being found and being read: the list is another now.
-                if self.is_closed or is_last_try:
-                    raise
-                if offset < self.segments.first.base_offset:
-                    raise OffsetOutOfRangeError(f"offset {offset} of {self.directory} was deleted meanwhile") from None
-            except OffsetOutOfRangeError as error:
-                raise OffsetOutOfRangeError(f"{self.directory}: {error}") from None
-        raise AssertionError("the last try returns or raises")
+
+        def read() -> Region:
+            return self._reader().read(
+                offset, max_bytes, limit, at_least_one=at_least_one, with_aborted=with_aborted, trace=trace
+            )
+
+        try:
+            return self.looking_again(read)
+        except LogClosedError:
+            if self.is_closed or offset >= self.segments.first.base_offset:
+                raise
+            raise OffsetOutOfRangeError(f"offset {offset} of {self.directory} was deleted meanwhile") from None
+        except OffsetOutOfRangeError as error:
+            raise OffsetOutOfRangeError(f"{self.directory}: {error}") from None
+
+    def looking_again(self, look: Callable[[], Found]) -> Found:
+        """What `look` gives, if need be at its second try: a segment may be swapped or deleted under its hands."""
+        try:
+            return look()
+        except LogClosedError:
+            if self.is_closed:
+                raise
+            return look()
 
     def locate(self, offset: int) -> OffsetMetadata:
         """Where the batch that holds `offset` begins; the log end for offsets behind the last batch."""
-        return self._reader().locate(offset)
+        return self.looking_again(lambda: self._reader().locate(offset))
 
-    def collect_aborted(self, offset: int, upper: int) -> Iterator[AbortedTxnEntry]:
+    def collect_aborted(self, offset: int, upper: int) -> list[AbortedTxnEntry]:
         """The aborted transactions that overlap the offsets from `offset` to before `upper`."""
-        return self._reader().collect_aborted(offset, upper)
+        return self.looking_again(lambda: list(self._reader().collect_aborted(offset, upper)))
 
     def _reader(self) -> LogReader[LogSegment]:
         """A reader of the segments as they are now: what it finds in one it can follow into the next.
@@ -232,12 +246,13 @@ class LocalLog:
 
     def flush(self, offset: int) -> None:
         """Return when every segment that holds offsets from the recovery point to before `offset` is on the disk."""
-        if offset < self.recovery_point:
+        recovery_point = self.recovery_point  # the owner may move it meanwhile
+        if offset < recovery_point:
             return
-        segments = self.segments.between(self.recovery_point, offset)
+        segments = self.segments.between(recovery_point, offset)
         for segment in segments:
             segment.flush()
-        if any(segment.base_offset >= self.recovery_point for segment in segments):
+        if any(segment.base_offset >= recovery_point for segment in segments):
             self.fs.sync_directory(self.directory)
 
     def mark_flushed(self, offset: int) -> None:

@@ -21,7 +21,7 @@ import re
 import uuid
 from typing import NamedTuple
 
-from tidelog.errors import CorruptionError, InvalidTopicError
+from tidelog.errors import CorruptionError, InvalidRequestError, InvalidTopicError
 from tidelog.records.java import MAX_INT32
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "TXN_INDEX_SUFFIX",
     "TopicPartition",
     "check_directory_name",
+    "check_partition",
     "check_topic_name",
     "delete_directory_name",
     "file_name",
@@ -255,6 +256,28 @@ def check_directory_name(name: str) -> None:
     topic = parse_directory_name(name).topic
     if not _TOPIC_NAME.fullmatch(topic):
         raise InvalidTopicError(f"topic names are made of ASCII letters, digits, '.', '_' and '-': {topic!r}")
+
+
+def check_partition(partition: object) -> None:
+    """Raise InvalidRequestError unless this is a TopicPartition whose log can have a directory.
+
+    Its parts must be a text and a number, and nothing that is merely equal to them or looks like them: the directory is
+    named after what is printed, and the log is found again by what is equal.
+
+    >>> check_partition(TopicPartition("orders", "0"))
+    Traceback (most recent call last):
+    tidelog.errors.InvalidRequestError: TopicPartition(topic='orders', partition='0'): a partition is an int, 0 to 2147483647
+    """
+    if not isinstance(partition, TopicPartition):
+        raise InvalidRequestError(f"pass a TopicPartition, not {partition!r}")
+    topic, number = partition
+    if type(number) is not int or not 0 <= number <= MAX_INT32:
+        raise InvalidRequestError(f"{partition!r}: a partition is an int, 0 to {MAX_INT32}")
+    if type(topic) is not str:
+        raise InvalidTopicError(f"{partition!r}: a topic is a str")
+    if topic in ("", ".", ".."):
+        raise InvalidTopicError(f"a topic cannot be called {topic!r}")
+    check_directory_name(str(partition))
 
 
 def topics_collide(one: str, other: str) -> bool:

@@ -293,12 +293,11 @@ class LogSegment(SegmentReader):
 
     def take_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
         """Put rebuilt indexes in the place of the ones that were wrong."""
-        old = (self.offset_index, self.time_index)
+        for index in (self.offset_index, self.time_index):
+            index.retire()  # first: a flush beside us may have it in hands, and open what has its name by then
         offset_index.rename_to(self.offset_index.path)
         time_index.rename_to(self.time_index.path)
         self.offset_index, self.time_index = offset_index, time_index
-        for index in old:
-            index.retire()  # a flush beside us may still have it in hands
         self.wrong_index = None
 
     def resize_indexes(self, size: int) -> None:

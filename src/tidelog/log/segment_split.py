@@ -53,8 +53,9 @@ def split_overflowed(
             parts[-1].append(data, [BatchInfo(0, *batch[1:])])
         for part in parts:
             part.become_inactive()
+            for file in (part.log, part.offset_index, part.time_index):
+                fs.set_modified(file.path, modified_ms)  # before the flush, or a crash could make the segment young
             part.flush()
-            fs.set_modified(part.log.path, modified_ms)
         if sum(part.size for part in parts) != segment.size:
             raise InvalidRequestError(f"{segment}: it ends with bytes that are no batch")
     except BaseException:

@@ -203,7 +203,14 @@ class Schedule:
         owned.discard(number)
         if not owned:
             del self._owned[due.owner]
+        self._forget_dropped()
         return due
+
+    def _forget_dropped(self) -> None:
+        """Keep the heap from being full of tasks that are not there any more."""
+        if len(self._heap) > 2 * len(self._tasks) + _FEW:
+            self._heap = [entry for entry in self._heap if entry[1] in self._tasks]
+            heapq.heapify(self._heap)
 
     def _first(self) -> tuple[float, int] | None:
         """When the next task is due, and its number."""
@@ -224,31 +231,37 @@ class Schedule:
         """
         deadline = self._clock.monotonic_ms() + budget_ms
         last, later, finished = self._number, [], 0
-        while (first := self._first()) is not None and first[0] <= self._clock.monotonic_ms():
-            heapq.heappop(self._heap)
-            if first[1] > last:
-                later.append(first)
-                continue
-            finished += self._run(first[1], deadline)
-            if self._clock.monotonic_ms() >= deadline:
-                break
-        for entry in later:
-            heapq.heappush(self._heap, entry)
+        try:
+            while (first := self._first()) is not None and first[0] <= self._clock.monotonic_ms():
+                heapq.heappop(self._heap)
+                if first[1] > last:
+                    later.append(first)
+                    continue
+                finished += self._run(first[1], deadline)
+                if self._clock.monotonic_ms() >= deadline:
+                    break
+        finally:
+            for entry in later:
+                heapq.heappush(self._heap, entry)
         return finished
 
-    def run_due_of(self, owner: object) -> int:
-        """Run what is due of one owner; how many tasks were finished."""
-        now = self._clock.monotonic_ms()
-        due = sorted((self._tasks[number].due_ms, number) for number in self._owned.get(owner, ()))
-        return sum(self._run(number, float("inf")) for due_ms, number in due if due_ms <= now and number in self._tasks)
+    def run_due_of(self, owner: object, budget_ms: float = float("inf")) -> int:
+        """Run what is due of one owner until the budget is spent; how many tasks were finished."""
+        now, finished = self._clock.monotonic_ms(), 0
+        for due_ms, number in sorted((self._tasks[number].due_ms, number) for number in self._owned.get(owner, ())):
+            if due_ms <= now and number in self._tasks:
+                finished += self._run(number, now + budget_ms)
+                if self._clock.monotonic_ms() >= now + budget_ms:
+                    break
+        return finished
 
     def _run(self, number: int, deadline: float) -> bool:
-        """Run a task; whether that was its end."""
+        """Run a task; whether that was its end. One that needs longer stands behind the others then."""
         due = self._take(number)
         if due.task.step(deadline - self._clock.monotonic_ms()):
             due.task.finish()
             return True
-        self._put(number, due)
+        self.soon(due.task, due.owner)
         return False
 
     def take_disk_tasks(self) -> list[Task]:
@@ -261,9 +274,7 @@ class Schedule:
         """Forget the tasks of a log that is closed: whoever opens its directory next settles what they left."""
         for number in sorted(self._owned.pop(owner, ())):
             self._tasks.pop(number).task.abandon()
-        if len(self._heap) > 2 * len(self._tasks) + _FEW:
-            self._heap = [entry for entry in self._heap if entry[1] in self._tasks]
-            heapq.heapify(self._heap)
+        self._forget_dropped()
 
 
 class OwnTasks:
@@ -283,9 +294,9 @@ class OwnTasks:
         """Run `task` at the next heartbeat."""
         self.after(0, task)
 
-    def run_due(self) -> None:
-        """Run what is due of them, and nothing of others."""
-        self._schedule.run_due_of(self)
+    def run_due(self, budget_ms: float = float("inf")) -> None:
+        """Run what is due of them, and nothing of others, until the budget is spent."""
+        self._schedule.run_due_of(self, budget_ms)
 
     def drop(self) -> None:
         """Forget them all: the log is closed, and its directory may be somebody else's."""

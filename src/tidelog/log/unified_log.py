@@ -65,6 +65,7 @@ __all__ = ["UnifiedLog"]
 
 _ANY_EPOCH = MAX_INT32
 _READ_BYTES = 1 << 20
+_APPEND_BUDGET_MS = 20  # what `append` spends at most on what is done beside the work
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -232,7 +233,7 @@ class UnifiedLog:
         info = self.append_as_leader(memoryview(batch), epoch or 0)
         self.update_high_watermark(self.log_end_offset)
         self.look_around()
-        self._upkeep.tasks.run_due()
+        self._upkeep.tasks.run_due(_APPEND_BUDGET_MS)
         return info
 
     def append_as_leader(
@@ -392,7 +393,7 @@ class UnifiedLog:
         """The first record at or behind a time, as a broker answers; the specials -1 to -6 as in list_offsets.py."""
         self._ensure_usable()
         ensure_isolation(isolation)
-        return offset_for_time(self, timestamp_ms, isolation, trace)
+        return self.local.looking_again(lambda: offset_for_time(self, timestamp_ms, isolation, trace))
 
     def records(self, offset: int | None = None, isolation: Isolation = Isolation.LOG_END) -> Iterator[Record]:
         """Every record from `offset`, or the log start, on, as a consumer of this isolation would be given them."""
@@ -609,7 +610,7 @@ class UnifiedLog:
             self.local.fs.sync_directory(self.directory)  # without its snapshot a clean start knows no producer
             self.local.close()
             self._is_complete = True
-        except StorageError as error:
+        except BaseException as error:  # also a key pressed: whoever opens the directory next must be alone with it
             self.fail(error)
             self.local.release()
             raise

@@ -81,16 +81,30 @@ class Upkeep:
         active = self._log.active_segment
         if active.unsynced_bytes >= SYNC_AHEAD_BYTES and self._syncing is not active:
             self._syncing = active
-            self.tasks.soon(Call("sync ahead", active.sync_log, then=self._synced, waits_for_disk=True))
+            self.tasks.soon(Call("sync ahead", self._sync, waits_for_disk=True))
 
-    def _synced(self) -> None:
-        self._syncing = None
+    def _sync(self) -> None:
+        segment = self._syncing
+        try:
+            if segment is not None:
+                segment.sync_log()
+        finally:
+            self._syncing = None
 
     def _mend(self, segment: LogSegment) -> Generator[None, None, None]:
         """Rebuild the indexes of a segment, of which a reader has found that they do not fit the log."""
         log = self._log
-        yield from rebuild_indexes(log.local.fs, segment, log.config, is_active=segment is log.active_segment)
-        self._mending.discard(segment)
+        truncations = log.local.truncations
+
+        def is_stale() -> bool:
+            return truncations != log.local.truncations or log.local.segments.get(segment.base_offset) is not segment
+
+        try:
+            yield from rebuild_indexes(
+                log.local.fs, segment, log.config, is_active=lambda: segment is log.active_segment, is_stale=is_stale
+            )
+        finally:
+            self._mending.discard(segment)  # if it is still wrong, it has another turn
 
     def _learn_later(self) -> None:
         """In a moment, ask a few segments for their largest timestamps, if some are not known.
