@@ -4,7 +4,13 @@ import gc
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
+from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +18,15 @@ from click.testing import CliRunner, Result
 
 from tests.golden.corpus import case
 from tidelog.cli.main import cli
+from tidelog.errors import StorageError
+from tidelog.log.compaction.cleaned_segment import CleanedSegment
+from tidelog.log.compaction.record_filter import FilterCounts
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import CLEAN_SHUTDOWN, CLEANER_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOCK_FILE
+from tidelog.log.names import CLEAN_SHUTDOWN, CLEANER_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOCK_FILE, TopicPartition
+from tidelog.log.offline_compaction import Compacted
+from tidelog.log.unified_log import UnifiedLog
+
+command = import_module("tidelog.cli.compact")
 
 MARKER = '{"version":0,"brokerEpoch":14}'
 
@@ -100,9 +113,24 @@ def test_a_map_that_is_too_small_takes_more_rounds(tmp_path: Path) -> None:
 def test_people_are_shown_a_table(tmp_path: Path) -> None:
     done = compact(a_root(tmp_path, "k-basic"), "--topic", "k-basic", "--dry-run")
     assert done.exit_code == 0
-    assert "What compaction would win" in done.stdout
-    assert "k-basic-0" in done.stdout
-    assert "superseded" in done.stdout
+    title, headings, row = done.stdout.splitlines()
+    assert title == "What compaction would save"
+    assert headings.split() == ["partition", "keys", "records", "kept", "dropped", "before", "after", "saved"]
+    assert row.split()[:5] == ["k-basic-0", "8", "28", "8", "20"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_terminal_gets_less_detail_and_whole_names(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_WIDE", width)
+    counts = FilterCounts(records_read=12_345_678, records_kept=345_678)
+    rows = [
+        Compacted(TopicPartition("customers", n), 570_000_000, 57_000_000, 0, 9, 1, 345_678, counts) for n in (0, 11)
+    ]
+    title, *lines = command._table(rows, dry_run=True)
+    assert max(map(len, lines)) <= width
+    assert len({len(line) for line in lines if "customers" not in line or width > 40}) == 1
+    text = "\n".join(lines)
+    assert all(word in text for word in ("customers-11", "57 MB", "570 MB", "90%", "12M" if width < 80 else "12"))
 
 
 def test_without_a_high_watermark_nothing_is_touched(tmp_path: Path) -> None:
@@ -129,15 +157,18 @@ def _no_root(root: Path) -> None:
 
 
 REFUSALS = [
-    (_unclean, ("--topic", "k-basic"), 2, "was not closed in good order"),
-    (_no_root, ("--topic", "k-basic"), 2, "is no log directory of a broker"),
+    (_unclean, ("--topic", "k-basic"), 3, "was not closed in good order"),
+    (_unclean, ("--topic", "k-basic"), 3, "data').close()"),
+    (_no_root, ("--topic", "k-basic"), 2, "is no log directory of a broker: it has neither meta.properties nor"),
+    (lambda root: None, ("--topic", "k-basik"), 2, "has no partition of topic k-basik; the nearest is k-basic"),
+    (lambda root: None, ("--topic", "k-basic,k-txn"), 2, "to name several topics, repeat --topic"),
     (shutil.rmtree, ("--topic", "k-basic"), 2, "is no directory"),
     (lambda root: None, ("--topic", "other"), 2, "has no partition of topic other"),
     (lambda root: None, ("--topic", "__cluster_metadata"), 2, "has no partition of topic __cluster_metadata"),
     (lambda root: None, ("--topic", "k-basic", "--set", "cleanup.policy=delete"), 2, "is not one that compacts"),
     (lambda root: None, ("--topic", "k-basic", "--set", "segment.bytes=many"), 2, "segment.bytes"),
     (lambda root: None, ("--topic", "k-basic", "--set", "segment.bytes"), 2, "is not NAME=VALUE"),
-    (lambda root: None, ("--topic", "k-basic", "--set", "log.cleaner.speed=9"), 2, "log.cleaner.speed"),
+    (lambda root: None, ("--topic", "k-basic", "--set", "log.cleaner.speed=9"), 2, "is no topic or cleaner config"),
     (lambda root: None, ("--topic", "k-basic", "--set", "producer.id.expiration.ms=0"), 2, "producer.id.expiration.ms"),
     (lambda root: None, (), 2, "--topic"),
 ]
@@ -182,20 +213,158 @@ def test_a_root_that_is_in_use_is_refused(tmp_path: Path) -> None:
     finally:
         lock.release()
     assert done.exit_code == 3
-    assert "locked" in done.stderr
+    assert f"a broker or another tidelog has {root} open: stop it first" in done.stderr
     assert (root / LOCK_FILE).exists()
 
 
-def test_damage_ends_it_without_the_marker_of_a_clean_stop(tmp_path: Path) -> None:
-    root = a_root(tmp_path, "k-basic")
-    path = root / "k-basic-0" / "00000000000000000015.log"
-    path.chmod(0o644)
-    data = bytearray(path.read_bytes())
+def spoil(root: Path, name: str = "k-basic-0/00000000000000000015.log") -> None:
+    data = bytearray((root / name).read_bytes())
     data[100] ^= 1
-    path.write_bytes(data)
-    before = {name: content for name, content in files_in(root).items() if name.endswith(".log")}
+    (root / name).write_bytes(data)
+
+
+@pytest.mark.parametrize("preview", [(), ("--no-preview",)])
+def test_a_damaged_partition_is_told_and_the_others_are_done(preview: tuple[str, ...], tmp_path: Path) -> None:
+    root = a_root(tmp_path, "k-basic", "k-txn")
+    spoil(root)
+    before = files_in(root)
+    done = compact(root, "--topic", "k-basic", "--topic", "k-txn", "--json", *preview)
+    assert done.exit_code == 3
+    bad, good = [json.loads(line) for line in done.stdout.splitlines()][-2:]
+    assert "00000000000000000015.log, position" in bad["error"]
+    assert (good["error"], good["end_offset"], good["dry_run"]) == (None, 37, False)
+    assert "not compacted, or not to the end: k-basic-0" in done.stderr
+    after = files_in(root)
+    assert after[CLEAN_SHUTDOWN] == MARKER.encode()  # every log was closed in good order
+    assert {n: d for n, d in after.items() if n.startswith("k-basic-0") and n.endswith(".log")} == {
+        n: d for n, d in before.items() if n.startswith("k-basic-0") and n.endswith(".log")
+    }
+
+
+def test_a_partition_that_is_no_directory_is_told_too(tmp_path: Path) -> None:
+    root = a_root(tmp_path, "k-basic")
+    (root / "k-basic-1").write_text("")
     done = compact(root, "--topic", "k-basic", "--no-preview")
     assert done.exit_code == 3
-    assert "00000000000000000015.log, position" in done.stderr
-    assert not (root / CLEAN_SHUTDOWN).exists()  # the broker that starts next looks closely
-    assert {name: content for name, content in files_in(root).items() if name.endswith(".log")} == before
+    assert "k-basic-1: error:" in done.stdout
+    assert (root / CLEAN_SHUTDOWN).exists()
+
+
+def test_a_log_that_cannot_be_closed_leaves_the_root_without_its_marker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(log: UnifiedLog) -> None:
+        raise StorageError("the disk is full")
+
+    root = a_root(tmp_path, "k-basic")
+    monkeypatch.setattr(UnifiedLog, "close", refuse)
+    done = compact(root, "--topic", "k-basic", "--no-preview")
+    assert done.exit_code == 3
+    assert "has no mark of a clean stop any more (k-basic-0 could not be closed in good order)" in done.stderr
+    assert not (root / CLEAN_SHUTDOWN).exists()
+    assert not (root / LOCK_FILE).exists()
+
+
+def test_an_interruption_is_told_and_leaves_the_root_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = a_root(tmp_path, "k-basic", "k-gzip", "k-txn")
+    before = files_in(root)
+
+    def press_ctrl_c(segment: CleanedSegment, data: memoryview, *, fast: bool) -> None:
+        append(segment, data, fast=fast)
+        if list(root.glob("k-gzip-0/*.cleaned")):
+            signal.raise_signal(signal.SIGINT)
+
+    append = CleanedSegment.append
+    monkeypatch.setattr(CleanedSegment, "append", press_ctrl_c)
+    done = compact(root, "--topic", "k-basic", "--topic", "k-gzip", "--topic", "k-txn", "--no-preview", "--json")
+    assert done.exit_code == 130
+    assert [json.loads(line)["topic"] for line in done.stdout.splitlines()] == ["k-basic"]
+    assert "interrupted: compacted k-basic-0; not, or not to the end: k-gzip-0, k-txn-0" in done.stderr
+    after = files_in(root)
+    assert after[CLEAN_SHUTDOWN] == MARKER.encode()
+    assert {n: d for n, d in after.items() if n.endswith(".log") and "k-basic" not in n} == {
+        n: d for n, d in before.items() if n.endswith(".log") and "k-basic" not in n
+    }
+    assert not [name for name in after if name.endswith((".cleaned", ".swap", ".deleted"))]
+
+
+def test_records_without_a_key_are_not_dropped_unasked(tmp_path: Path) -> None:
+    root = a_root(tmp_path, "k-nullkey", "k-basic")
+    before = files_in(root)
+    topics = ("--topic", "k-nullkey", "--topic", "k-basic")
+    done = compact(root, *topics)
+    assert done.exit_code == 3
+    assert "no key and would go: is this topic really compacted?" in done.stdout
+    assert "k-nullkey-0: error: " in done.stdout
+    after = files_in(root)
+    assert {n: d for n, d in after.items() if "nullkey" in n} == {n: d for n, d in before.items() if "nullkey" in n}
+    assert "k-basic 0" in (root / CLEANER_CHECKPOINT).read_text()
+    told = compacted(root, *topics, "--drop-without-key")
+    assert (told[2]["topic"], told[2]["without_key"] > 0, told[2]["error"]) == ("k-nullkey", True, None)
+
+
+@pytest.mark.parametrize(("answer", "code", "is_done"), [("y\n", 0, True), ("n\n", 1, False), ("", 1, False)])
+def test_on_a_terminal_it_asks_first(
+    answer: str, code: int, is_done: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(SimpleNamespace):
+        def isatty(self) -> bool:
+            return True
+
+    root = a_root(tmp_path, "k-basic")
+    terminal = SimpleNamespace(stdin=Terminal(), stderr=Terminal(), stdout=sys.stdout)
+    monkeypatch.setattr(command, "sys", terminal)
+    monkeypatch.setattr(command, "_progress", lambda deed, wanted: nullcontext(lambda name: lambda done, total: None))
+    done = CliRunner().invoke(cli, ["compact", str(root), "--topic", "k-basic"], input=answer)
+    assert (done.exit_code, (root / CLEANER_CHECKPOINT).exists()) == (code, is_done), done.output
+    assert "Go on? [y/N]" in done.stderr
+    assert ("nothing was changed" in done.stderr) is not is_done
+
+
+def test_tombstones_go_at_once_if_they_need_not_wait(tmp_path: Path) -> None:
+    root = a_root(tmp_path, "k-tomb-zero")
+    waits = tmp_path / "waits"
+    shutil.copytree(root, waits)
+    _, stays = compacted(waits, "--topic", "k-tomb-zero")
+    assert stays["tombstones_kept"] > 0
+    _, goes = compacted(root, "--topic", "k-tomb-zero", "--set", " delete.retention.ms = 0 ")
+    assert (goes["tombstones_kept"], goes["tombstones_dropped"]) == (0, stays["tombstones_kept"])
+    assert goes["records_kept"] == stays["records_kept"] - stays["tombstones_kept"]
+    assert goes["bytes_after"] == sum(path.stat().st_size for path in root.glob("k-tomb-zero-0/*.log"))
+
+
+def test_a_reader_who_leaves_does_not_stop_the_work(tmp_path: Path) -> None:
+    root = a_root(tmp_path, "k-basic")
+    reading, writing = os.pipe()
+    os.close(reading)
+    arguments = [sys.executable, "-m", "tidelog", "compact", str(root), "--topic", "k-basic"]
+    done = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert (root / CLEANER_CHECKPOINT).exists()
+    assert (root / CLEAN_SHUTDOWN).exists()
+
+
+def test_a_topic_named_twice_is_done_once(tmp_path: Path) -> None:
+    assert len(compacted(a_root(tmp_path, "k-basic"), "--topic", "k-basic", "--topic", "k-basic", "--dry-run")) == 1
+
+
+def test_where_nothing_is_to_be_done_one_table_is_enough(tmp_path: Path) -> None:
+    root = a_root(tmp_path, "k-basic")
+    compacted(root, "--topic", "k-basic")
+    done = compact(root, "--topic", "k-basic")
+    assert (done.exit_code, done.stdout.count("partition ")) == (0, 1)
+    assert "k-basic-0: nothing to do: everything before the active segment is clean" in done.stdout
+
+
+def test_what_is_too_young_is_told_by_the_config_that_says_so(tmp_path: Path) -> None:
+    lag = f"min.compaction.lag.ms={2**62}"
+    (told,) = compacted(a_root(tmp_path, "k-basic"), "--topic", "k-basic", "--set", lag)
+    assert told["nothing_because"] == f"what is not clean is younger than {lag}"
+
+
+def test_a_partition_is_not_a_root(tmp_path: Path) -> None:
+    root = a_root(tmp_path, "k-basic")
+    done = compact(root / "k-basic-0", "--topic", "k-basic")
+    assert done.exit_code == 2
+    assert f"this is the partition k-basic-0: name its parent {root}" in done.stderr

@@ -1,9 +1,13 @@
-"""`tidelog compact`: what compaction would win in a log directory, and compaction while no broker runs."""
+"""`tidelog compact`: what compaction would save in a log directory, and compaction while no broker runs."""
 
 import json
+import os
+import signal
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["compact"]
 
 _WIDE = 200  # columns, where the table goes to a file or a program
+_ASKED_NO = _READER_LEFT = 1
+_NOT_ALL_DONE = 3
+_INTERRUPTED = 130
 
 
 @click.command()
@@ -23,13 +30,25 @@ _WIDE = 200  # columns, where the table goes to a file or a program
     "--set", "settings", multiple=True, metavar="NAME=VALUE",
     help="A config of the topics (delete.retention.ms=…) or of the cleaner (log.cleaner.dedupe.buffer.size=…).",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Tell what would be won. Nothing is changed.")
-@click.option("--no-preview", is_flag=True, help="Do not count first what will be won: half the reading.")
+@click.option("--dry-run", is_flag=True, help="Tell what would be saved. Nothing is changed.")
+@click.option(
+    "--no-preview", is_flag=True,
+    help="Do not count first what will be saved: half the reading. Nothing is asked, records without a key just go.",
+)  # fmt: skip
+@click.option("--drop-without-key", is_flag=True, help="Compact also where records have no key: they go.")
+@click.option("--yes", is_flag=True, help="Do not ask before the work. Only on a terminal is anything asked.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per partition and pass.")
 def compact(
-    directory: str, topics: tuple[str, ...], settings: tuple[str, ...], dry_run: bool, no_preview: bool, as_json: bool
+    directory: str,
+    topics: tuple[str, ...],
+    settings: tuple[str, ...],
+    dry_run: bool,
+    no_preview: bool,
+    drop_without_key: bool,
+    yes: bool,
+    as_json: bool,
 ) -> None:
-    """Keep of every key its last record, in topics of the log directory DIR that no broker has open.
+    """Keep only the last record of every key, in topics of the log directory DIR while no broker runs.
 
     Only the topics you name are touched, so name none whose cleanup.policy is not compact: of records with the same key
     all but the last one go for good. What lies at or above the high watermark, in an open transaction or in the active
@@ -37,49 +56,196 @@ def compact(
 
     The directory does not tell the configs of its topics. Give those that differ from Kafka's defaults and matter here:
     min.compaction.lag.ms, delete.retention.ms, segment.bytes, and the broker's producer.id.expiration.ms.
+
+    Run it as the user of the broker, or as root: new files then get the owner of the old ones.
     """
     from tidelog.log.offline_compaction import CompactionSettings
 
     configs = CompactionSettings.parse(dict(_pair(setting) for setting in settings))
-    for is_dry in [dry_run] if dry_run or no_preview else [True, False]:
-        _report(_compacted(directory, topics, configs, is_dry), is_dry, as_json)
-
-
-def _compacted(
-    directory: str, topics: tuple[str, ...], settings: "CompactionSettings", is_dry: bool
-) -> "list[Compacted]":
-    """All partitions of the topics, compacted or only looked at."""
-    from tidelog.log.offline_compaction import compact_partition
-    from tidelog.log.offline_root import OfflineRoot
-
-    with OfflineRoot(directory, dry_run=is_dry) as root:
-        partitions = [partition for topic in topics for partition in _partitions(root, topic)]
-        with _progress() as show:
-            return [compact_partition(root, partition, settings, show(str(partition))) for partition in partitions]
-
-
-def _report(done: "list[Compacted]", is_dry: bool, as_json: bool) -> None:
-    if as_json:
-        for compacted in done:
-            click.echo(json.dumps(_as_json(compacted, is_dry)))
-    else:
-        _print_table(done, is_dry)
+    run = _Run(directory, tuple(dict.fromkeys(topics)), configs, _Output(as_json), drop_without_key)
+    if dry_run or not no_preview:
+        rows = run.preview()
+        if dry_run or not any(row.rounds for row in rows):
+            run.end()
+        if not yes and len(run.settled) < len(rows) and sys.stdin.isatty() and sys.stderr.isatty():
+            run.ask()
+    run.work()
+    run.end()
 
 
 def _pair(setting: str) -> tuple[str, str]:
-    name, equals, value = setting.partition("=")
+    name, equals, value = (part.strip() for part in setting.partition("="))
     if not equals or not name:
         raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--set")
     return name, value
 
 
+# -- the two passes ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Run:
+    """One call: a look at all partitions, and the work on those where it is worth it."""
+
+    directory: str
+    topics: tuple[str, ...]
+    settings: "CompactionSettings"
+    output: "_Output"
+    drop_without_key: bool
+    settled: "dict[Any, Compacted]" = field(default_factory=dict)  # by partition: the work leaves them alone
+    bad: list[str] = field(default_factory=list)
+    is_unclean: bool = False
+
+    def preview(self) -> "list[Compacted]":
+        """Count and tell, and find out what the work will leave alone."""
+        rows = self._pass(is_dry=True)
+        for row in rows:
+            if row.error is not None or not row.rounds:
+                self.settled[row.partition] = row
+            elif row.records.invalid and not self.drop_without_key:
+                self.settled[row.partition] = _refused(row)
+        self.bad = [str(row.partition) for row in rows if row.error is not None]
+        return rows
+
+    def work(self) -> None:
+        self.bad = [str(row.partition) for row in self._pass(is_dry=False) if row.error is not None]
+
+    def _pass(self, *, is_dry: bool) -> "list[Compacted]":
+        from tidelog.log.offline_compaction import compact_partition
+        from tidelog.log.offline_root import OfflineRoot
+
+        rows: list[Compacted] = []
+        with OfflineRoot(self.directory, dry_run=is_dry) as root, _interruptible() as ensure_wanted:
+            partitions = [partition for topic in self.topics for partition in _partitions(root, topic)]
+            try:
+                with _progress("counting" if is_dry else "compacting", ensure_wanted) as show:
+                    for partition in partitions:
+                        ensure_wanted()
+                        row = self.settled.get(partition)
+                        if row is None:
+                            row = compact_partition(root, partition, self.settings, show(str(partition)))
+                        rows.append(row)
+            except KeyboardInterrupt:
+                pass  # told below, when the root is as it should be
+        self.output.show(rows, is_dry)
+        if root.unclean_because is not None:
+            self.is_unclean = True
+            _tell(
+                f"{self.directory} has no mark of a clean stop any more ({root.unclean_because}): "
+                "the next broker that starts on it will recover its logs"
+            )
+        if len(rows) < len(partitions):
+            _tell_interrupted([str(row.partition) for row in rows], [str(p) for p in partitions[len(rows) :]], is_dry)
+            raise click.exceptions.Exit(_INTERRUPTED)
+        return rows
+
+    def ask(self) -> None:
+        """Ask whether to go on; not someone who cannot have seen what would be done."""
+        try:
+            if not self.output.is_lost and click.confirm("Go on?", err=True):
+                return
+        except click.Abort:
+            click.echo(err=True)
+        _tell("nothing was changed")
+        raise click.exceptions.Exit(_ASKED_NO)
+
+    def end(self) -> None:
+        if self.bad:
+            _tell(f"not compacted, or not to the end: {', '.join(self.bad)}")
+        if self.bad or self.is_unclean:
+            raise click.exceptions.Exit(_NOT_ALL_DONE)
+        raise click.exceptions.Exit(_READER_LEFT if self.output.is_lost else 0)
+
+
+def _refused(row: "Compacted") -> "Compacted":
+    """A partition that is left as it is, because records without a key would go."""
+    from tidelog.log.compaction.record_filter import FilterCounts
+
+    return replace(
+        row,
+        bytes_after=row.bytes_before,
+        end_offset=row.first_dirty,
+        rounds=0,
+        keys=0,
+        records=FilterCounts(invalid=row.records.invalid),
+        is_partial=False,
+        error=f"{_without_key(row)} Left as it is; with --drop-without-key they go.",
+    )
+
+
 def _partitions(root: Any, topic: str) -> list[Any]:
+    from difflib import get_close_matches
+
     from tidelog.errors import InvalidRequestError
 
     found: list[Any] = root.partitions(topic)
-    if not found:
-        raise InvalidRequestError(f"{root.path} has no partition of topic {topic}")
-    return found
+    if found:
+        return found
+    hint = "; to name several topics, repeat --topic" if "," in topic else ""
+    nearest = get_close_matches(topic, root.topics, n=1)
+    if nearest and not hint:
+        hint = f"; the nearest is {nearest[0]}"
+    raise InvalidRequestError(f"{root.path} has no partition of topic {topic}{hint}")
+
+
+def _tell(sentence: str) -> None:
+    click.echo(f"tidelog: {sentence}", err=True)
+
+
+def _tell_interrupted(done: list[str], left: list[str], is_dry: bool) -> None:
+    deed = "counted" if is_dry else "compacted"
+    _tell(f"interrupted: {deed} {', '.join(done) or 'nothing'}; not, or not to the end: {', '.join(left)}")
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], None]]:
+    """Inside, Ctrl-C is noted, and raised by the function that is given, where the work can be left in good order.
+
+    The second time it is raised at once.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    before = signal.getsignal(signal.SIGINT)
+    noted = []
+
+    def note(number: int, frame: object) -> None:
+        noted.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    def ensure_wanted() -> None:
+        if noted:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield ensure_wanted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# -- what is shown -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Output:
+    """Standard output. If its reader leaves, the rest is not shown and the work goes on."""
+
+    as_json: bool
+    is_lost: bool = False
+
+    def show(self, rows: "list[Compacted]", is_dry: bool) -> None:
+        if self.is_lost or not rows:
+            return
+        lines = [json.dumps(_as_json(row, is_dry)) for row in rows] if self.as_json else _table(rows, is_dry)
+        try:
+            click.echo("\n".join(lines))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self.is_lost = True
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())  # what is still in its buffer has to go somewhere at the end
+            os.close(nowhere)
 
 
 def _as_json(done: "Compacted", dry_run: bool) -> dict[str, object]:
@@ -102,38 +268,108 @@ def _as_json(done: "Compacted", dry_run: bool) -> dict[str, object]:
         "bytes_after": done.bytes_after,
         "is_partial": done.is_partial,
         "nothing_because": done.why_nothing,
+        "error": done.error,
     }
 
 
-def _print_table(done: "list[Compacted]", dry_run: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
+_COLUMNS = ("partition", "keys", "records", "kept", "dropped", "before", "after", "saved")
+_FEWER = ("partition", "records", "dropped", "before", "after", "saved")
 
-    table = Table(title="What compaction would win" if dry_run else "Compacted", title_justify="left", box=None)
-    table.add_column("partition")
-    for heading in ("keys", "records", "kept", "superseded", "tombstones gone", "bytes before", "after", "won"):
-        table.add_column(heading, justify="right")
-    table.add_column("")
-    for compacted in done:
-        counts = compacted.records
-        won = compacted.bytes_before - compacted.bytes_after
-        table.add_row(
-            str(compacted.partition),
-            *(f"{number:,}" for number in (
-                compacted.keys, counts.records_read, counts.records_kept, counts.superseded, counts.tombstones_dropped,
-                compacted.bytes_before, compacted.bytes_after,
-            )),
-            f"{won / compacted.bytes_before:.0%}" if compacted.bytes_before else "",
-            compacted.why_nothing or ("and more in further rounds" if compacted.is_partial else ""),
-        )  # fmt: skip
-    Console(width=None if sys.stdout.isatty() else _WIDE).print(table)
+
+def _table(done: "list[Compacted]", dry_run: bool) -> list[str]:
+    """The partitions, one a line, in as much detail as the terminal has room for, and what is to be said about them."""
+    width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else _WIDE
+    for columns, count in ((_COLUMNS, "{:,}".format), (_COLUMNS, _short), (_FEWER, _short)):
+        lines = _aligned([columns, *([_cells(row, count)[name] for name in columns] for row in done)])
+        if max(map(len, lines)) <= width:
+            break
+    else:  # the names do not fit beside the numbers
+        numbers = _aligned([_FEWER[1:], *([_cells(row, _short)[name] for name in _FEWER[1:]] for row in done)])
+        pairs = zip(done, numbers[1:], strict=True)
+        lines = [numbers[0], *(line for row, cells in pairs for line in (str(row.partition), cells))]
+    notes = [f"{row.partition}: {note}" for row in done for note in _notes(row, dry_run)]
+    deed = "Not compacted" if all(row.error is not None for row in done) else "Compacted"
+    return ["What compaction would save" if dry_run else deed, *lines, *notes]
+
+
+def _cells(done: "Compacted", count: Callable[[int], str]) -> dict[str, str]:
+    counts, saved = done.records, done.bytes_before - done.bytes_after
+    is_unknown = done.error is not None and not done.bytes_before  # it could not even be opened
+    if not done.rounds:
+        numbers = dict.fromkeys(_COLUMNS, "-")
+    else:
+        numbers = {
+            "keys": count(done.keys),
+            "records": count(counts.records_read),
+            "kept": count(counts.records_kept),
+            "dropped": count(counts.records_read - counts.records_kept),
+        }
+    return {
+        **numbers,
+        "partition": str(done.partition),
+        "before": "-" if is_unknown else _size(done.bytes_before),
+        "after": "-" if is_unknown else _size(done.bytes_after),
+        "saved": f"{saved / done.bytes_before:.0%}" if done.bytes_before else "-",
+    }
+
+
+def _notes(done: "Compacted", dry_run: bool) -> Iterator[str]:
+    counts = done.records
+    if done.error is not None:
+        yield f"error: {done.error}"
+    if done.why_nothing is not None:
+        yield f"nothing to do: {done.why_nothing}"
+    if done.is_partial:
+        yield "more in further rounds, because log.cleaner.dedupe.buffer.size is too small for all keys"
+    if counts.invalid and done.error is None:
+        yield _without_key(done) if dry_run else f"{_records(counts.invalid)} had no key and went"
+    if counts.tombstones_kept and done.error is None:
+        yield f"tombstones kept: {counts.tombstones_kept:,}; they go in a round after delete.retention.ms"
+
+
+def _without_key(done: "Compacted") -> str:
+    number = done.records.invalid
+    return f"{_records(number)} {'has' if number == 1 else 'have'} no key and would go: is this topic really compacted?"
+
+
+def _records(number: int) -> str:
+    return "1 record" if number == 1 else f"{number:,} records"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns of text: names to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    is_name = [heading == "partition" for heading in rows[0]]
+    return [
+        "  ".join(
+            f"{cell:<{width}}" if left else f"{cell:>{width}}"
+            for cell, width, left in zip(row, widths, is_name, strict=True)
+        )
+        for row in rows
+    ]
+
+
+def _short(number: int, units: Sequence[str] = ("", "k", "M", "G", "T")) -> str:
+    """A number in three or four characters and a unit.
+
+    >>> _short(999), _short(1_250), _short(57_012_345)
+    ('999', '1.2k', '57M')
+    """
+    value, unit = float(number), 0
+    while round(value) >= 1000 and unit + 1 < len(units):
+        value, unit = value / 1000, unit + 1
+    return f"{value:.1f}{units[unit]}" if unit and value < 9.95 else f"{value:.0f}{units[unit]}"
+
+
+def _size(number: int) -> str:
+    return _short(number, (" B", " kB", " MB", " GB", " TB"))
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
-    """A bar on standard error for each partition; nothing at all where nobody watches."""
+def _progress(deed: str, ensure_wanted: Callable[[], None]) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+    """A bar on standard error for the partition at hand; nothing at all where nobody watches."""
     if not sys.stderr.isatty():
-        yield lambda name: lambda done, total: None
+        yield lambda name: lambda done, total: ensure_wanted()
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -142,7 +378,14 @@ def _progress() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
 
         def show(name: str) -> Callable[[int, int], None]:
-            task = bar.add_task(name, total=None)
-            return lambda done, total: bar.update(task, completed=done, total=total)
+            for old in bar.task_ids:
+                bar.remove_task(old)
+
+            def update(done: int, total: int) -> None:
+                for task in bar.task_ids or [bar.add_task(f"{deed} {name}", total=total)]:
+                    bar.update(task, completed=done, total=total)
+                ensure_wanted()
+
+            return update
 
         yield show

@@ -62,7 +62,8 @@ class _Commands(click.Group):
 def cli(traceback: bool) -> None:
     """Apache Kafka's message store in Python.
 
-    Exit codes: 0 fine, 2 wrong usage, 3 the input could not be read.
+    Exit codes: 0 fine, 1 findings, or not done as you wished, 2 wrong usage, 3 the input could not be read, 130
+    interrupted.
     """
 
 
