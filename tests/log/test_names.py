@@ -3,6 +3,7 @@
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.behaviours import behaviour
 from tests.golden import corpus
-from tidelog.errors import CorruptionError, InvalidTopicError
+from tidelog.errors import CorruptionError, InvalidRequestError, InvalidTopicError
 from tidelog.log.names import (
     DELETED,
     INDEX_SUFFIX,
@@ -20,6 +21,7 @@ from tidelog.log.names import (
     SWAP,
     TIME_INDEX_SUFFIX,
     TopicPartition,
+    check_partition,
     check_topic_name,
     delete_directory_name,
     file_name,
@@ -216,3 +218,30 @@ def test_topics_collide_where_dots_meet_underscores() -> None:
         assert topics_collide(one, other)
     for one, other in ((".topic", "topic_"), ("to.pic", "topic"), ("a.b", "a-b"), ("Topic", "topic")):
         assert not topics_collide(one, other)
+
+
+# -- partitions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partition", [TopicPartition("orders", 0), TopicPartition("x" * 244, 2**31 - 1)])
+def test_partitions_can_be(partition: TopicPartition) -> None:
+    check_partition(partition)
+    assert parse_directory_name(str(partition)) == partition
+
+
+@pytest.mark.parametrize("number", ["0", True, 0.0, None, -1, 2**31])
+def test_the_number_of_a_partition_is_a_whole_number(number: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="the number of a partition is an int from 0 to 2147483647, not "):
+        check_partition(TopicPartition("orders", number))
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "a b", "a/b", "x" * 245])
+def test_a_partition_needs_a_directory_of_its_own(topic: str) -> None:
+    with pytest.raises(InvalidTopicError):
+        check_partition(TopicPartition(topic, 2**31 - 1))
+
+
+@pytest.mark.parametrize("other", [("orders", 0), "orders-0", None, TopicPartition])
+def test_what_is_like_a_partition_is_none(other: object) -> None:
+    with pytest.raises(InvalidRequestError, match="pass a TopicPartition, not "):
+        check_partition(other)

@@ -266,15 +266,15 @@ def check_partition(partition: object) -> None:
 
     >>> check_partition(TopicPartition("orders", "0"))
     Traceback (most recent call last):
-    tidelog.errors.InvalidRequestError: TopicPartition(topic='orders', partition='0'): a partition is an int, 0 to 2147483647
+    tidelog.errors.InvalidRequestError: the number of a partition is an int from 0 to 2147483647, not '0'
     """
     if not isinstance(partition, TopicPartition):
         raise InvalidRequestError(f"pass a TopicPartition, not {partition!r}")
     topic, number = partition
     if type(number) is not int or not 0 <= number <= MAX_INT32:
-        raise InvalidRequestError(f"{partition!r}: a partition is an int, 0 to {MAX_INT32}")
+        raise InvalidRequestError(f"the number of a partition is an int from 0 to {MAX_INT32}, not {number!r}")
     if type(topic) is not str:
-        raise InvalidTopicError(f"{partition!r}: a topic is a str")
+        raise InvalidRequestError(f"the name of a topic is a str, not {topic!r}")
     if topic in ("", ".", ".."):
         raise InvalidTopicError(f"a topic cannot be called {topic!r}")
     check_directory_name(str(partition))

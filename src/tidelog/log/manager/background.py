@@ -132,7 +132,7 @@ class Background:
         try:
             for partition, log in logs:
                 deleted += self._on_log(log, log.delete_old_segments)
-                future = manager.get(partition, future=True)
+                future = manager.find(partition, future=True)
                 if future is not None:
                     deleted += self._on_log(future, future.delete_old_segments)
                 yield

@@ -20,8 +20,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.errors import StorageError, TooManyFilesError
+from tidelog.errors import InvalidRequestError, StorageError, TooManyFilesError
 from tidelog.log.files import no_turning_back
+from tidelog.log.manager.checks import checked_several
 from tidelog.log.manager.directory_removal import DeletedLog
 from tidelog.log.manager.log_root import LogRoot
 from tidelog.log.names import TopicPartition, delete_directory_name, new_uid, stray_directory_name
@@ -57,12 +58,15 @@ class LogChanges:
         Where a root is offline and the first of the kinds is not here, it may be in there: StorageError, at the end.
         """
         manager, roots, missing = self._manager, [], []
+        partitions = checked_several(partitions)
+        for partition in partitions:
+            manager.check(partition)
         try:
             for partition in partitions:
-                if manager.root_set.has_offline and manager.get(partition, future=kinds[0]) is None:
+                if manager.root_set.has_offline and manager.find(partition, future=kinds[0]) is None:
                     missing.append(str(partition))
                 for is_future in kinds:
-                    log = manager.get(partition, future=is_future)
+                    log = manager.find(partition, future=is_future)
                     if log is not None:
                         roots.append(manager.root_set.of(log))
                         self._delete(roots[-1], log, is_stray=is_stray, is_future=is_future)
@@ -174,7 +178,8 @@ class LogChanges:
     def promote_future(self, partition: TopicPartition) -> None:
         """Let the copy of a log in another root take its place, or be the log if there is none."""
         manager = self._manager
-        current, future = manager.get(partition), manager.get(partition, future=True)
+        manager.check(partition)
+        current, future = manager.find(partition), manager.find(partition, future=True)
         if future is None:
             raise StorageError(f"{partition} has no future log, or it is in a root that is offline")
         new_root = manager.root_set.of(future)
@@ -208,8 +213,12 @@ class LogChanges:
 
     def truncate_to(self, offsets: Mapping[TopicPartition, int], *, is_future: bool) -> None:
         """Cut logs at offsets. Those that are not here are passed over."""
+        if not isinstance(offsets, Mapping):
+            raise InvalidRequestError(f"logs are truncated by a mapping of partitions to offsets, not by {offsets!r}")
+        for partition in offsets:
+            self._manager.check(partition)
         offsets = {tp: as_offset(offset, "where a log is truncated") for tp, offset in offsets.items()}
-        found = {tp: log for tp in offsets if (log := self._manager.get(tp, future=is_future)) is not None}
+        found = {tp: log for tp in offsets if (log := self._manager.find(tp, future=is_future)) is not None}
         shorter = {tp: log for tp, log in found.items() if offsets[tp] < log.log_end_offset}
         roots = self._lower({tp: (log, offsets[tp], offsets[tp]) for tp, log in shorter.items()})
         try:
@@ -231,7 +240,8 @@ class LogChanges:
         """Drop all that is in a log and begin anew. One that is not here is passed over."""
         offset = as_offset(offset, "where a log begins")
         log_start = offset if log_start is None else as_offset(log_start, "a log start")
-        log = self._manager.get(partition, future=is_future)
+        self._manager.check(partition)
+        log = self._manager.find(partition, future=is_future)
         if log is None:
             return
         roots = self._lower({partition: (log, offset, log_start)})

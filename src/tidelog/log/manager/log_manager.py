@@ -28,21 +28,22 @@ from contextlib import suppress
 from functools import partial, wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from tidelog.errors import CorruptionError, InvalidRequestError, LogClosedError, StorageError, TidelogError
+from tidelog.errors import InvalidRequestError, StorageError, TidelogError
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.config import LogConfig
 from tidelog.log.files import FileSystem
 from tidelog.log.manager.background import Background, to_the_end
+from tidelog.log.manager.checks import Paths, check_complete, checked_budget, checked_config, two_directories
 from tidelog.log.manager.log_changes import LogChanges
 from tidelog.log.manager.log_directories import DirectoryKind, LogDirectory
 from tidelog.log.manager.log_factory import LogFactory
 from tidelog.log.manager.log_root import LogRoot
-from tidelog.log.manager.log_table import LogTable, Paths
+from tidelog.log.manager.log_table import LogTable
 from tidelog.log.manager.manager_config import ManagerConfig
 from tidelog.log.manager.placement import candidates
 from tidelog.log.manager.root_loading import Host, LoadProgress, RootsLoading, is_of_disk
 from tidelog.log.manager.topic_configs import TopicConfigs
-from tidelog.log.names import TopicPartition, check_directory_name, future_directory_name, new_uid
+from tidelog.log.names import TopicPartition, check_directory_name, check_partition, future_directory_name, new_uid
 from tidelog.log.tasks import Schedule, SlicedTask
 from tidelog.log.unified_log import UnifiedLog
 
@@ -57,11 +58,11 @@ Result = TypeVar("Result")
 def _owned(
     method: Callable[Concatenate["LogManager", Parameters], Result],
 ) -> Callable[Concatenate["LogManager", Parameters], Result]:
-    """`method` such that roots which have failed meanwhile, or by it, are let go."""
+    """`method` of a manager that is loaded, such that roots which have failed meanwhile, or by it, are let go."""
 
     @wraps(method)
     def run(manager: "LogManager", /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        manager._ensure_open()
+        manager._ensure_loaded()
         manager._settle()
         try:
             return method(manager, *args, **kwargs)
@@ -104,12 +105,10 @@ class LogManager(LogTable):
         self.clock: Clock = SystemClock() if clock is None else clock
         self.rng = random.Random() if rng is None else rng
         self.schedule = Schedule(self.clock) if schedule is None else schedule
-        self.config = ManagerConfig() if config is None else config
+        self.config = ManagerConfig() if config is None else checked_config(config)
         self.configs = TopicConfigs(defaults, topic_configs)
         self.broker_epoch = broker_epoch
         self.notices: deque[str] = deque(maxlen=_NOTICES_KEPT)  # what a person should know, the latest last
-        self.is_loaded = False
-        self.is_closed = False
         self._is_stray = is_stray
         self._on_progress = on_progress
         self._on_offline = on_offline
@@ -154,6 +153,10 @@ class LogManager(LogTable):
             raise
 
     def __enter__(self) -> "LogManager":
+        self._ensure_open()
+        if self._loading is None:
+            self.close()  # nobody else will
+            raise InvalidRequestError("the logs are not loaded: use `with LogManager.open(...)`")
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -179,6 +182,8 @@ class LogManager(LogTable):
         self._settle()
         self._ensure_live()
         self._start()
+        self._settle()
+        self._ensure_live()
         return self
 
     def _loaded(self, root: LogRoot, directory: LogDirectory, log: UnifiedLog) -> None:
@@ -189,12 +194,9 @@ class LogManager(LogTable):
                 self._changes.set_aside(root, log)
                 self.notice(f"{directory.path} is none of ours and is now {log.directory}")
                 return
-            other = self.get(partition, future=is_future)
+            other = self.find(partition, future=is_future)
             if other is not None:
-                raise CorruptionError(
-                    f"{partition} has two directories, {other.directory} and {log.directory}: remove one of them. "
-                    "If a disk failed while the partition was moved, it is the one on that disk"
-                )
+                raise two_directories(other, log)
         except BaseException:
             log.release()
             raise
@@ -231,7 +233,6 @@ class LogManager(LogTable):
         It goes where it is told to, or into the live root with the fewest logs. While a root is offline a log may be
         in there: then one is made only if the caller knows that the partition `is_new`.
         """
-        self._ensure_loaded()
         log = self.get(partition, future=future)
         if log is None:
             log = self._create(partition, topic_id, root, directory_id, is_future=future, is_new=is_new)
@@ -299,14 +300,20 @@ class LogManager(LogTable):
 
     @_owned
     def replace_current_with_future(self, partition: TopicPartition) -> None:
-        """Let the copy of a log in another root take its place; the old one is deleted."""
-        if self.get(partition) is None:
+        """Let the copy of a log in another root take its place; the old one is deleted.
+
+        Raises InvalidRequestError while something of the log is not in the copy.
+        """
+        current, copy = self.get(partition), self.get(partition, future=True)
+        if current is None:
             raise StorageError(f"{partition} has no log, or it is in a root that is offline")
+        if copy is not None:
+            check_complete(current, copy)
         self._changes.promote_future(partition)
 
     @_owned
     def promote_future(self, partition: TopicPartition) -> None:
-        """The same, also if there is no log to replace: for a host who knows that the copy is to be the log."""
+        """The same, also if there is no log, or it has more: for a host who knows that the copy is to be the log."""
         self._changes.promote_future(partition)
 
     @_owned
@@ -324,13 +331,18 @@ class LogManager(LogTable):
     # -- configs -------------------------------------------------------------------------------------------------
 
     def update_topic_config(self, topic: str, properties: Mapping[str, object]) -> None:
-        """Replace what was set for a topic; all its logs obey at once. Raises InvalidConfigError, changing nothing."""
+        """Replace all that was set for a topic; its logs obey at once. Raises InvalidConfigError, changing nothing."""
+        self._ensure_open()
+        logs = self.logs_of_topic(topic)
+        if not logs and isinstance(topic, str):  # of those that lie here the names are what they are
+            check_partition(TopicPartition(topic, 0))
         self.configs.set_topic(topic, properties)
-        for log in self.logs_of_topic(topic):
+        for log in logs:
             self._refresh(log)
 
     def update_defaults(self, defaults: LogConfig) -> None:
         """Replace the defaults of all topics; their logs obey at once. Raises InvalidConfigError, changing nothing."""
+        self._ensure_open()
         self.configs.set_defaults(defaults)
         for log in self.all_logs():
             self._refresh(log)
@@ -352,10 +364,12 @@ class LogManager(LogTable):
         Work makes work: what is put into the schedule meanwhile, the next slice of a compaction for instance, waits
         for the next call. A host with time left calls again while `schedule.next_due_in_ms` is 0.
         """
+        budget_ms = checked_budget(budget_ms)
         self._ensure_open()
         self._settle()
         self._ensure_live()
-        self._background.look_around()
+        if self.is_loaded:
+            self._background.look_around()
         self.schedule.run_due(budget_ms)
         self._settle()
         self._ensure_live()
@@ -443,14 +457,6 @@ class LogManager(LogTable):
     def _ensure_live(self) -> None:
         if not self.root_set.live:
             raise self.root_set.all_failed()
-
-    def _ensure_loaded(self) -> None:
-        if not self.is_loaded:
-            raise InvalidRequestError("the logs are not loaded yet")
-
-    def _ensure_open(self) -> None:
-        if self.is_closed:
-            raise LogClosedError("the log manager is closed")
 
     # -- closing -------------------------------------------------------------------------------------------------
 

@@ -8,22 +8,22 @@ Kafka: LogManager, the part that only looks.
 
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from tidelog.errors import InvalidRequestError, InvalidTopicError, LogClosedError
 from tidelog.log.files import FileSystem
+from tidelog.log.manager.checks import Paths
 from tidelog.log.manager.log_root import LogRoot
 from tidelog.log.manager.root_set import RootSet
-from tidelog.log.names import TopicPartition
+from tidelog.log.names import TopicPartition, check_partition
 from tidelog.log.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from tidelog.log.compaction.log_cleaner import LogCleaner
 
-__all__ = ["LogTable", "Paths"]
-
-Paths = Iterable[str | os.PathLike[str]] | str | os.PathLike[str]
+__all__ = ["LogTable"]
 
 
 class LogTable:
@@ -32,10 +32,22 @@ class LogTable:
     def __init__(self, fs: FileSystem, roots: Paths) -> None:
         self.root_set = RootSet(fs, roots)
         self.cleaner: LogCleaner | None = None
+        self.is_loaded = False
+        self.is_closed = False
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._future_logs: dict[TopicPartition, UnifiedLog] = {}
-        self.logs: Mapping[TopicPartition, UnifiedLog] = MappingProxyType(self._logs)
-        self.future_logs: Mapping[TopicPartition, UnifiedLog] = MappingProxyType(self._future_logs)
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, UnifiedLog]:
+        """The logs that count."""
+        self._ensure_loaded()
+        return MappingProxyType(self._logs)
+
+    @property
+    def future_logs(self) -> Mapping[TopicPartition, UnifiedLog]:
+        """The copies of logs that are being moved."""
+        self._ensure_loaded()
+        return MappingProxyType(self._future_logs)
 
     @property
     def roots(self) -> tuple[LogRoot, ...]:
@@ -80,14 +92,40 @@ class LogTable:
 
     def get(self, partition: TopicPartition, *, future: bool = False) -> UnifiedLog | None:
         """The log of a partition, if there is one."""
+        self._ensure_loaded()
+        self.check(partition)
+        return self.find(partition, future=future)
+
+    def find(self, partition: TopicPartition, *, future: bool = False) -> UnifiedLog | None:
+        """The same for whoever knows that it is a partition, also while the logs are loaded."""
         return (self._future_logs if future else self._logs).get(partition)
+
+    def check(self, partition: TopicPartition) -> None:
+        """Raise InvalidRequestError unless a log can be of this partition: it could be made here, or it lies here.
+
+        Directories are loaded whose names an older release allowed.
+        """
+        try:
+            check_partition(partition)
+        except InvalidTopicError:
+            if partition not in self._logs and partition not in self._future_logs:
+                raise
+
+    def _ensure_loaded(self) -> None:
+        self._ensure_open()
+        if not self.is_loaded:
+            raise InvalidRequestError("the logs are not loaded yet: use LogManager.open, or run the load_task first")
+
+    def _ensure_open(self) -> None:
+        if self.is_closed:
+            raise LogClosedError("the log manager is closed")
 
     def remember(self, root: LogRoot, partition: TopicPartition, log: UnifiedLog, *, is_future: bool = False) -> None:
         """Take a log in."""
         for logs in (self._future_logs, root.future_logs) if is_future else (self._logs, root.logs):
             logs[partition] = log
         if is_future:
-            self.pause_cleaning(partition)
+            self._pause(partition)
 
     def forget(self, root: LogRoot, partition: TopicPartition, *, is_future: bool = False) -> None:
         """Let a log out."""
@@ -95,7 +133,7 @@ class LogTable:
         for logs in (self._future_logs, root.future_logs) if is_future else (self._logs, root.logs):
             logs.pop(partition, None)
         if is_future and was_moving:
-            self.resume_cleaning(partition)
+            self._resume(partition)
 
     def forget_root(self, root: LogRoot) -> None:
         """Let the logs of a root out, which itself still knows them."""
@@ -103,7 +141,7 @@ class LogTable:
             self._logs.pop(partition, None)
         for partition in root.future_logs:
             if self._future_logs.pop(partition, None) is not None:
-                self.resume_cleaning(partition)
+                self._resume(partition)
 
     def forget_all(self) -> None:
         """Let every log out."""
@@ -117,11 +155,19 @@ class LogTable:
 
         Pauses are counted. Where no cleaner runs there is nothing to do.
         """
-        if self.cleaner is not None:
-            self.cleaner.abort_and_pause(partition)
+        self.check(partition)
+        self._pause(partition)
 
     def resume_cleaning(self, partition: TopicPartition) -> None:
         """Undo one pause. InvalidRequestError if there is none, unless no cleaner runs."""
+        self.check(partition)
+        self._resume(partition)
+
+    def _pause(self, partition: TopicPartition) -> None:
+        if self.cleaner is not None:
+            self.cleaner.abort_and_pause(partition)
+
+    def _resume(self, partition: TopicPartition) -> None:
         if self.cleaner is not None:
             self.cleaner.resume([partition])
 
@@ -129,4 +175,4 @@ class LogTable:
         """Have a cleaner from now on. It keeps off the partitions that are being moved."""
         self.cleaner = cleaner
         for partition in self._future_logs:
-            self.pause_cleaning(partition)
+            self._pause(partition)

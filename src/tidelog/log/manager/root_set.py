@@ -5,10 +5,11 @@ Kafka: LogManager.createAndValidateLogDirs, lockLogDirs, loadDirectoryIds.
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from tidelog.errors import InvalidRequestError, StorageError
 from tidelog.log.files import FileSystem, parent_of
+from tidelog.log.manager.checks import Paths, checked_path, checked_paths
 from tidelog.log.manager.log_root import LogRoot, normal_path
 from tidelog.log.manager.root_loading import is_of_disk
 from tidelog.log.unified_log import UnifiedLog
@@ -19,13 +20,11 @@ __all__ = ["RootSet"]
 class RootSet:
     """The roots by their paths, in the order in which they were given."""
 
-    def __init__(self, fs: FileSystem, paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str]) -> None:
-        given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        if not given or not all(os.fspath(path) for path in given):
-            raise InvalidRequestError(f"a broker keeps its logs in one directory or more, not in {given!r}")
+    def __init__(self, fs: FileSystem, paths: Paths) -> None:
+        given = checked_paths(paths)
         self._roots = {normal_path(path): LogRoot(fs, path) for path in given}
         if len(self._roots) < len(given):
-            raise InvalidRequestError(f"a log directory is named twice: {', '.join(map(str, given))}")
+            raise InvalidRequestError(f"a log directory is named twice: {', '.join(given)}")
 
     def __iter__(self) -> Iterator[LogRoot]:
         return iter(self._roots.values())
@@ -40,7 +39,7 @@ class RootSet:
 
     def named(self, path: str | os.PathLike[str]) -> LogRoot:
         """The root of a path; raises InvalidRequestError if it is none."""
-        root = self._roots.get(normal_path(path))
+        root = self._roots.get(normal_path(checked_path(path)))
         if root is None:
             raise InvalidRequestError(f"{os.fspath(path)} is none of the log directories: {', '.join(self._roots)}")
         return root

@@ -8,6 +8,7 @@ Kafka: ConfigRepository and LogManager.fetchLogConfig.
 from collections.abc import Mapping
 
 from tidelog.log.config import LogConfig
+from tidelog.log.manager.checks import checked_defaults, checked_overrides, checked_properties
 
 __all__ = ["TopicConfigs"]
 
@@ -20,8 +21,8 @@ class TopicConfigs:
     def __init__(
         self, defaults: LogConfig | None = None, overrides: Mapping[str, Mapping[str, str]] | None = None
     ) -> None:
-        self._defaults = LogConfig() if defaults is None else defaults
-        self._overrides: dict[str, Properties] = {topic: dict(given) for topic, given in (overrides or {}).items()}
+        self._defaults = LogConfig() if defaults is None else checked_defaults(defaults)
+        self._overrides = {} if overrides is None else checked_overrides(overrides)
         self._configs = self._over(self._defaults)
 
     @property
@@ -34,16 +35,17 @@ class TopicConfigs:
 
     def set_topic(self, topic: str, properties: Properties) -> None:
         """Replace what was set for a topic. Raises InvalidConfigError, having changed nothing."""
+        properties = checked_properties(topic, properties)
         if not properties:
             self._overrides.pop(topic, None)
             self._configs.pop(topic, None)
         else:
             self._configs[topic] = LogConfig.from_properties(properties, base=self._defaults)
-            self._overrides[topic] = dict(properties)
+            self._overrides[topic] = properties
 
     def set_defaults(self, defaults: LogConfig) -> None:
         """Replace the defaults under what was set for topics. Raises InvalidConfigError, having changed nothing."""
-        self._configs = self._over(defaults)
+        self._configs = self._over(checked_defaults(defaults))
         self._defaults = defaults
 
     def _over(self, defaults: LogConfig) -> dict[str, LogConfig]:
