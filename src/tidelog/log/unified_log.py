@@ -109,6 +109,7 @@ class UnifiedLog:
         self.leader_epochs = leader_epochs
         self.watermarks = Watermarks(local, producers, log_start_offset)
         self.failure: StorageError | None = None  # the disk error that took the directory offline
+        self.retired: str | None = None  # why nothing is written here any more, of a log that was deleted or moved
         self._partition_metadata = partition_metadata
         self._locks = locks
         self._is_complete = False  # closed, with everything written
@@ -254,6 +255,7 @@ class UnifiedLog:
             origin is AppendOrigin.CLIENT
             and isinstance(buffer, memoryview)
             and self.failure is None
+            and self.retired is None
             and not self.local.is_closed
             and not self._partition_metadata.is_dirty
         ):
@@ -276,8 +278,7 @@ class UnifiedLog:
         guard: VerificationGuard,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        if self.failure is not None or self.local.is_closed:
-            self._ensure_usable()
+        self._ensure_writable()
         if not isinstance(buffer, memoryview):
             buffer = memoryview(buffer)
         if self._partition_metadata.is_dirty:
@@ -296,7 +297,7 @@ class UnifiedLog:
     @_touches_disk
     def roll(self, first_offset: int | None = None) -> LogSegment:
         """Begin a new segment, with a snapshot of the producers at its base; what lies before is flushed soon."""
-        self._ensure_usable()
+        self._ensure_writable()
         segment = self.local.roll(first_offset)
         self.producers.map_end_offset = segment.base_offset
         snapshot = self.producers.take_snapshot(sync=False)
@@ -519,7 +520,7 @@ class UnifiedLog:
     @_touches_disk
     def truncate_to(self, offset: int) -> bool:
         """Cut everything from `offset` on; whether there was anything."""
-        self._ensure_usable()
+        self._ensure_writable()
         offset = as_offset(offset, "where a log is truncated")
         if offset >= self.log_end_offset:
             self.leader_epochs.truncate_from_end(self.log_end_offset)
@@ -544,7 +545,7 @@ class UnifiedLog:
     @_touches_disk
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything and begin anew at `offset`, or at a log start below it."""
-        self._ensure_usable()
+        self._ensure_writable()
         offset = as_offset(offset, "where a log begins")
         if log_start_offset is not None and as_offset(log_start_offset, "a log start") > offset:
             raise InvalidRequestError(f"a log start of {log_start_offset}, above the log end {offset}")
@@ -692,6 +693,11 @@ class UnifiedLog:
         if self.failure is not None:
             raise LogClosedError(f"{self.directory} is offline: {self.failure}") from self.failure
         self.local.ensure_open()
+
+    def _ensure_writable(self) -> None:
+        self._ensure_usable()
+        if self.retired is not None:
+            raise LogClosedError(self.retired)
 
     @contextmanager
     def _or_offline(self) -> Iterator[None]:

@@ -261,3 +261,21 @@ def test_a_config_that_is_refused_changes_nothing(tmp_path: Path, topic: Any, pr
         with pytest.raises(InvalidRequestError, match="are a LogConfig"):
             manager.update_defaults(properties)
         assert manager.logs[ORDERS].config.retention_ms == 7
+
+
+@pytest.mark.parametrize("change", ["append", "roll", "truncate"])
+def test_a_log_that_was_deleted_can_be_read_and_not_written_to(tmp_path: Path, change: str) -> None:
+    manager = a_manager(tmp_path)
+    log = manager.get_or_create(ORDERS)
+    lead(log, 3)
+    manager.delete(ORDERS)
+    changes: dict[str, Callable[[], object]] = {
+        "append": lambda: lead(log, 1),
+        "roll": log.roll,
+        "truncate": lambda: log.truncate_to(1),
+    }
+    with pytest.raises(LogClosedError, match="ask the manager for it again"):
+        changes[change]()
+    assert offsets_in(log) == [0, 1, 2]
+    after(manager, ms=manager.config.file_delete_delay_ms)
+    assert directories_in(tmp_path) == []

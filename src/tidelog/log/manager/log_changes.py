@@ -102,6 +102,7 @@ class LogChanges:
             log.close()
 
     def _leave_for_removal(self, root: LogRoot, log: UnifiedLog) -> None:
+        log.retired = f"{log.topic_partition} was deleted or moved: ask the manager for it again"
         with self._half_done(root, log):
             self._manager.fs.sync_directory(root.path)
         self.remove_later(root, log.directory, self._manager.config.file_delete_delay_ms, log)
