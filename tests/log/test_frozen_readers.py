@@ -8,9 +8,26 @@ import pytest
 from tests.log.compaction.compacting import a_compacted_log, compact, put
 from tests.log.logs import ABORT, COMMITTED, all_replicated, clock_of, end_txn, in_txn, lead
 from tidelog.errors import LogClosedError, StorageError, TooManyFilesError
+from tidelog.log import UnifiedLog
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.log_reader import LogReader
 from tidelog.log.segment_reader import SegmentReader
+
+
+def a_log_to_clean(home: Path) -> UnifiedLog:
+    log = a_compacted_log(home)
+    for key in (1, 1, 2):
+        put(log, key)
+    log.roll()
+    all_replicated(log)
+    return log
+
+
+def swap_and_delete(log: UnifiedLog) -> None:
+    """Compact, and let the old files go."""
+    compact(log)
+    clock_of(log).advance(log.config.file_delete_delay_ms)
+    log.tick()
 
 
 def test_a_swap_between_the_data_and_its_transactions_hides_no_abort(
@@ -42,18 +59,12 @@ def test_a_swap_between_the_data_and_its_transactions_hides_no_abort(
 def test_a_reader_whose_segment_was_swapped_and_deleted_reads_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = a_compacted_log(tmp_path)
-    for key in (1, 1, 2):
-        put(log, key)
-    log.roll()
-    all_replicated(log)
+    log = a_log_to_clean(tmp_path)
     read = LogReader.read
 
     def swap_first(reader: LogReader[Any], *arguments: Any, **options: Any) -> Any:
         monkeypatch.undo()
-        compact(log)
-        clock_of(log).advance(log.config.file_delete_delay_ms)
-        log.tick()
+        swap_and_delete(log)
         for segment in log.segments:
             segment.release()  # as when too many files are open
         return read(reader, *arguments, **options)
@@ -129,19 +140,13 @@ def test_a_log_whose_closing_was_interrupted_is_closed(tmp_path: Path, monkeypat
 def test_a_lookup_by_time_whose_segment_was_swapped_and_deleted_looks_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = a_compacted_log(tmp_path)
-    for key in (1, 1, 2):
-        put(log, key)
-    log.roll()
-    all_replicated(log)
+    log = a_log_to_clean(tmp_path)
     expected = log.offset_for_time(0)
     find = SegmentReader.find_time
 
     def swap_first(segment: SegmentReader, *arguments: Any) -> Any:
         monkeypatch.undo()
-        compact(log)
-        clock_of(log).advance(log.config.file_delete_delay_ms)
-        log.tick()
+        swap_and_delete(log)
         segment.release()  # type: ignore[attr-defined]
         return find(segment, *arguments)
 
