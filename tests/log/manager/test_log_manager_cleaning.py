@@ -251,3 +251,18 @@ def test_without_a_cleaner_there_is_nothing_to_pause(tmp_path: Path) -> None:
         manager.resume_cleaning(ORDERS)
         copied(manager).replace_current_with_future(ORDERS)
         assert manager.cleaner is None
+
+
+def test_a_person_is_told_of_a_log_that_is_not_cleaned_any_more(tmp_path: Path) -> None:
+    with compacting(tmp_path) as manager:
+        log = manager.get_or_create(ORDERS)
+        say(log, 60)
+        log.roll()
+        all_replicated(log)
+        log.flush()
+        first = Path(log.segments[0].log.path)
+        data = bytearray(first.read_bytes())
+        data[70] ^= 1
+        first.write_bytes(data)
+        after(manager, ms=BACKOFF)
+        assert [notice for notice in manager.notices if "is not cleaned any more" in notice and "crc" in notice]

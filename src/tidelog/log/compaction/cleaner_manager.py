@@ -33,12 +33,14 @@ class CleanerManager:
         checkpoints: Mapping[str, OffsetCheckpoint],
         clock: Clock,
         on_root_failure: Callable[[str, StorageError], None],
+        notice: Callable[[str], None] | None = None,
     ) -> None:
         self.max_dirty_ratio = 0.0  # of the dirtiest log, when it was last looked for
         self.max_compaction_delay_ms = 0  # by how much max.compaction.lag.ms was exceeded then
         self._logs = logs
         self._clock = clock
         self._on_root_failure = on_root_failure
+        self._notice = notice
         self._checkpoints = CleanerCheckpoints(checkpoints, logs, self._disk_refused)
         self._states = CleaningStates()
         self._uncleanable: dict[str, dict[TopicPartition, Exception | None]] = {}
@@ -188,6 +190,8 @@ class CleanerManager:
     def mark_uncleanable(self, root: str, partition: TopicPartition, error: Exception | None = None) -> None:
         """Leave a partition alone until it is deleted, or this process ends."""
         self._uncleanable.setdefault(root, {})[partition] = error
+        if error is not None and self._notice is not None:
+            self._notice(f"{root}/{partition} is not cleaned any more: {str(error) or type(error).__name__}")
 
     def uncleanable(self, root: str) -> frozenset[TopicPartition]:
         """The partitions of a root that are left alone."""

@@ -59,7 +59,8 @@ class _Running:
 class LogCleaner(CleanerManager):
     """Cleans the compacted logs among `logs`, a live view, and deletes their old segments.
 
-    `checkpoints` are those of the roots, by their paths. What fails a root is told to `on_root_failure`, once.
+    `checkpoints` are those of the roots, by their paths. What fails a root is told to `on_root_failure`, once, and
+    what makes the cleaner leave a log alone to `notice`.
     """
 
     def __init__(
@@ -70,8 +71,9 @@ class LogCleaner(CleanerManager):
         clock: Clock,
         schedule: Schedule,
         on_root_failure: Callable[[str, StorageError], None],
+        notice: Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__(logs, checkpoints, clock, on_root_failure)
+        super().__init__(logs, checkpoints, clock, on_root_failure, notice)
         self.config = config
         self.throttle = Throttle(config.io_max_bytes_per_second, clock)
         self.last_rounds: dict[TopicPartition, RoundReport] = {}

@@ -71,8 +71,9 @@ class Background:
             manager.on_root(root, root.cleaner_checkpoint.create)
         checkpoints = {root.path: root.cleaner_checkpoint for root in manager.live_roots}
         cleaner = LogCleaner(
-            manager.logs, checkpoints, manager.config.cleaner, manager.clock, manager.schedule, manager.disk_failed
-        )
+            manager.logs, checkpoints, manager.config.cleaner, manager.clock, manager.schedule, manager.disk_failed,
+            manager.notice,
+        )  # fmt: skip
         manager.set_cleaner(cleaner)
         cleaner.start()
 
