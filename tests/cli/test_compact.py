@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.golden.corpus import case
+from tidelog.cli import output
 from tidelog.cli.main import cli
 from tidelog.errors import StorageError
 from tidelog.log.compaction.cleaned_segment import CleanedSegment
@@ -121,7 +121,7 @@ def test_people_are_shown_a_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80])
 def test_a_narrow_terminal_gets_less_detail_and_whole_names(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_WIDE", width)
+    monkeypatch.setattr(output, "_WIDE", width)
     counts = FilterCounts(records_read=12_345_678, records_kept=345_678)
     rows = [
         Compacted(TopicPartition("customers", n), 570_000_000, 57_000_000, 0, 9, 1, 345_678, counts) for n in (0, 11)
@@ -314,7 +314,6 @@ def test_on_a_terminal_it_asks_first(
     root = a_root(tmp_path, "k-basic")
     terminal = SimpleNamespace(stdin=Terminal(), stderr=Terminal(), stdout=sys.stdout)
     monkeypatch.setattr(command, "sys", terminal)
-    monkeypatch.setattr(command, "_progress", lambda deed, wanted: nullcontext(lambda name: lambda done, total: None))
     done = CliRunner().invoke(cli, ["compact", str(root), "--topic", "k-basic"], input=answer)
     assert (done.exit_code, (root / CLEANER_CHECKPOINT).exists()) == (code, is_done), done.output
     assert "Go on? [y/N]" in done.stderr

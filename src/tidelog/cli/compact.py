@@ -2,22 +2,20 @@
 
 import json
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from tidelog.cli.output import aligned, interruptible, progress, room, short, size, tell
 
 if TYPE_CHECKING:
     from tidelog.log.offline_compaction import Compacted, CompactionSettings
 
 __all__ = ["compact"]
 
-_WIDE = 200  # columns, where the table goes to a file or a program
 _ASKED_NO = _READER_LEFT = 1
 _NOT_ALL_DONE = 3
 _INTERRUPTED = 130
@@ -115,10 +113,10 @@ class _Run:
         from tidelog.log.offline_root import OfflineRoot
 
         rows: list[Compacted] = []
-        with OfflineRoot(self.directory, dry_run=is_dry) as root, _interruptible() as ensure_wanted:
+        with OfflineRoot(self.directory, dry_run=is_dry) as root, interruptible() as ensure_wanted:
             partitions = [partition for topic in self.topics for partition in _partitions(root, topic)]
             try:
-                with _progress("counting" if is_dry else "compacting", ensure_wanted) as show:
+                with progress("counting" if is_dry else "compacting", ensure_wanted) as show:
                     for partition in partitions:
                         ensure_wanted()
                         row = self.settled.get(partition)
@@ -130,7 +128,7 @@ class _Run:
         self.output.show(rows, is_dry)
         if root.unclean_because is not None:
             self.is_unclean = True
-            _tell(
+            tell(
                 f"{self.directory} has no mark of a clean stop any more ({root.unclean_because}): "
                 "the next broker that starts on it will recover its logs"
             )
@@ -146,12 +144,12 @@ class _Run:
                 return
         except click.Abort:
             click.echo(err=True)
-        _tell("nothing was changed")
+        tell("nothing was changed")
         raise click.exceptions.Exit(_ASKED_NO)
 
     def end(self) -> None:
         if self.bad:
-            _tell(f"not compacted, or not to the end: {', '.join(self.bad)}")
+            tell(f"not compacted, or not to the end: {', '.join(self.bad)}")
         if self.bad or self.is_unclean:
             raise click.exceptions.Exit(_NOT_ALL_DONE)
         raise click.exceptions.Exit(_READER_LEFT if self.output.is_lost else 0)
@@ -188,40 +186,9 @@ def _partitions(root: Any, topic: str) -> list[Any]:
     raise InvalidRequestError(f"{root.path} has no partition of topic {topic}{hint}")
 
 
-def _tell(sentence: str) -> None:
-    click.echo(f"tidelog: {sentence}", err=True)
-
-
 def _tell_interrupted(done: list[str], left: list[str], is_dry: bool) -> None:
     deed = "counted" if is_dry else "compacted"
-    _tell(f"interrupted: {deed} {', '.join(done) or 'nothing'}; not, or not to the end: {', '.join(left)}")
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], None]]:
-    """Inside, Ctrl-C is noted, and raised by the function that is given, where the work can be left in good order.
-
-    The second time it is raised at once.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: None
-        return
-    before = signal.getsignal(signal.SIGINT)
-    noted = []
-
-    def note(number: int, frame: object) -> None:
-        noted.append(number)
-        signal.signal(signal.SIGINT, before)
-
-    def ensure_wanted() -> None:
-        if noted:
-            raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield ensure_wanted
-    finally:
-        signal.signal(signal.SIGINT, before)
+    tell(f"interrupted: {deed} {', '.join(done) or 'nothing'}; not, or not to the end: {', '.join(left)}")
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------
@@ -278,13 +245,13 @@ _FEWER = ("partition", "records", "dropped", "before", "after", "saved")
 
 def _table(done: "list[Compacted]", dry_run: bool) -> list[str]:
     """The partitions, one a line, in as much detail as the terminal has room for, and what is to be said about them."""
-    width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else _WIDE
-    for columns, count in ((_COLUMNS, "{:,}".format), (_COLUMNS, _short), (_FEWER, _short)):
-        lines = _aligned([columns, *([_cells(row, count)[name] for name in columns] for row in done)])
+    width = room()
+    for columns, count in ((_COLUMNS, "{:,}".format), (_COLUMNS, short), (_FEWER, short)):
+        lines = aligned([columns, *([_cells(row, count)[name] for name in columns] for row in done)])
         if max(map(len, lines)) <= width:
             break
     else:  # the names do not fit beside the numbers
-        numbers = _aligned([_FEWER[1:], *([_cells(row, _short)[name] for name in _FEWER[1:]] for row in done)])
+        numbers = aligned([_FEWER[1:], *([_cells(row, short)[name] for name in _FEWER[1:]] for row in done)])
         pairs = zip(done, numbers[1:], strict=True)
         lines = [numbers[0], *(line for row, cells in pairs for line in (str(row.partition), cells))]
     notes = [f"{row.partition}: {note}" for row in done for note in _notes(row, dry_run)]
@@ -307,8 +274,8 @@ def _cells(done: "Compacted", count: Callable[[int], str]) -> dict[str, str]:
     return {
         **numbers,
         "partition": str(done.partition),
-        "before": "-" if is_unknown else _size(done.bytes_before),
-        "after": "-" if is_unknown else _size(done.bytes_after),
+        "before": "-" if is_unknown else size(done.bytes_before),
+        "after": "-" if is_unknown else size(done.bytes_after),
         "saved": f"{saved / done.bytes_before:.0%}" if done.bytes_before else "-",
     }
 
@@ -334,58 +301,3 @@ def _without_key(done: "Compacted") -> str:
 
 def _records(number: int) -> str:
     return "1 record" if number == 1 else f"{number:,} records"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns of text: names to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    is_name = [heading == "partition" for heading in rows[0]]
-    return [
-        "  ".join(
-            f"{cell:<{width}}" if left else f"{cell:>{width}}"
-            for cell, width, left in zip(row, widths, is_name, strict=True)
-        )
-        for row in rows
-    ]
-
-
-def _short(number: int, units: Sequence[str] = ("", "k", "M", "G", "T")) -> str:
-    """A number in three or four characters and a unit.
-
-    >>> _short(999), _short(1_250), _short(57_012_345)
-    ('999', '1.2k', '57M')
-    """
-    value, unit = float(number), 0
-    while round(value) >= 1000 and unit + 1 < len(units):
-        value, unit = value / 1000, unit + 1
-    return f"{value:.1f}{units[unit]}" if unit and value < 9.95 else f"{value:.0f}{units[unit]}"
-
-
-def _size(number: int) -> str:
-    return _short(number, (" B", " kB", " MB", " GB", " TB"))
-
-
-@contextmanager
-def _progress(deed: str, ensure_wanted: Callable[[], None]) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
-    """A bar on standard error for the partition at hand; nothing at all where nobody watches."""
-    if not sys.stderr.isatty():
-        yield lambda name: lambda done, total: ensure_wanted()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-
-        def show(name: str) -> Callable[[int, int], None]:
-            for old in bar.task_ids:
-                bar.remove_task(old)
-
-            def update(done: int, total: int) -> None:
-                for task in bar.task_ids or [bar.add_task(f"{deed} {name}", total=total)]:
-                    bar.update(task, completed=done, total=total)
-                ensure_wanted()
-
-            return update
-
-        yield show

@@ -1,0 +1,178 @@
+"""What commands show: tables for people, JSON for programs, bars for those who wait.
+
+Standard output carries the answer and nothing else. What is said beside it (progress, notices) goes to standard error,
+and progress only where a person watches.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import click
+
+__all__ = [
+    "aligned",
+    "interruptible",
+    "print_json",
+    "progress",
+    "room",
+    "short",
+    "size",
+    "table",
+    "tell",
+    "when",
+]
+
+_WIDE = 200  # columns, where the answer goes to a file or a program
+_LAST_MS = 253_402_300_799_999  # of the year 9999, behind which dates have no name
+
+
+def tell(sentence: str) -> None:
+    """Say something beside the answer."""
+    click.echo(f"tidelog: {sentence}", err=True)
+
+
+def print_json(value: object) -> None:
+    """One value as one line, flushed: whoever reads along gets each as it comes."""
+    click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    sys.stdout.flush()
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+    """Print rows of text under headings. Numbers stand to the right, everything else to the left.
+
+    In a terminal the headings are dimmed and nothing is cut off; in a file it is the same text.
+    """
+    if title is not None:
+        click.secho(title, bold=True)
+    headings, *lines = aligned([columns, *rows])
+    click.secho(headings.rstrip(), dim=True)
+    for line in lines:
+        click.echo(line.rstrip())
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns of text, one line per row. The first row holds the headings.
+
+    >>> aligned([("partition", "bytes"), ("orders-0", "17 MB"), ("orders-10", "9 kB")])
+    ['partition  bytes', 'orders-0   17 MB', 'orders-10   9 kB']
+    """
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    to_the_left = [not all(_is_number(cell) for cell in column[1:]) for column in columns]
+    return [
+        "  ".join(
+            f"{cell:<{width}}" if left else f"{cell:>{width}}"
+            for cell, width, left in zip(row, widths, to_the_left, strict=True)
+        )
+        for row in rows
+    ]
+
+
+def _is_number(cell: str) -> bool:
+    return cell[:1].isdecimal() or cell[:2].lstrip("-").isdecimal() or cell in ("", "-")
+
+
+def room() -> int:
+    """How many characters a line may have."""
+    return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else _WIDE
+
+
+def short(number: int, units: Sequence[str] = ("", "k", "M", "G", "T")) -> str:
+    """A number in three or four characters and a unit.
+
+    >>> short(999), short(1_250), short(57_012_345)
+    ('999', '1.2k', '57M')
+    """
+    value, unit = float(number), 0
+    while round(value) >= 1000 and unit + 1 < len(units):
+        value, unit = value / 1000, unit + 1
+    return f"{value:.1f}{units[unit]}" if unit and value < 9.95 else f"{value:.0f}{units[unit]}"
+
+
+def size(number: int) -> str:
+    """A number of bytes.
+
+    >>> size(17), size(1_234_567)
+    ('17 B', '1.2 MB')
+    """
+    return short(number, (" B", " kB", " MB", " GB", " TB"))
+
+
+def when(timestamp_ms: int) -> str:
+    """A time in UTC; the bare number where no calendar has it.
+
+    >>> when(1_547_033_949_062), when(-1)
+    ('2019-01-09T11:39:09.062Z', '-1')
+    """
+    if not 0 <= timestamp_ms <= _LAST_MS:
+        return str(timestamp_ms)
+    seconds, milliseconds = divmod(timestamp_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03}Z"
+
+
+@contextmanager
+def progress(
+    deed: str, ensure_wanted: Callable[[], None] = lambda: None
+) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+    """A bar on standard error for the thing at hand; nothing at all where nobody watches.
+
+        with progress("checking") as show:
+            update = show("orders-0")
+            update(done_bytes, all_bytes)
+
+    `ensure_wanted` is called at every update: it raises where the work may be interrupted.
+    """
+    if not sys.stderr.isatty():
+        yield lambda name: lambda done, total: ensure_wanted()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+
+        def show(name: str) -> Callable[[int, int], None]:
+            for old in bar.task_ids:
+                bar.remove_task(old)
+
+            def update(done: int, total: int) -> None:
+                for task in bar.task_ids or [bar.add_task(f"{deed} {name}", total=total)]:
+                    bar.update(task, completed=done, total=total)
+                ensure_wanted()
+
+            return update
+
+        yield show
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], None]]:
+    """Inside, Ctrl-C is noted, and raised by the function that is given, where the work can be left in good order.
+
+    The second time it is raised at once.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    before = signal.getsignal(signal.SIGINT)
+    noted = []
+
+    def note(number: int, frame: object) -> None:
+        noted.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    def ensure_wanted() -> None:
+        if noted:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield ensure_wanted
+    finally:
+        signal.signal(signal.SIGINT, before)
