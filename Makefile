@@ -52,8 +52,9 @@ campaign: $(READY) ## run fuzz, crash and damage tests at full size
 bench: $(READY) ## measure, print the ratios, write bench/results.json
 	$(BIN)/python -m bench $(ARGS)
 
-docs: $(READY) ## print the ledger of behaviours, write docs/behaviours.md
+docs: $(READY) ## print the ledger of behaviours, write docs/behaviours.md and docs/cli.md
 	$(BIN)/python -m tests.ledger
+	$(BIN)/python -m tests.cli_page
 
 clean: ## remove .venv, downloads and caches
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

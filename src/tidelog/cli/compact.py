@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.completion import complete_topic
 from tidelog.cli.output import aligned, interruptible, progress, room, short, size, tell
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ _INTERRUPTED = 130
 
 @click.command()
 @click.argument("directory", metavar="DIR")
-@click.option("--topic", "topics", multiple=True, required=True, metavar="T", help="A topic to compact; repeatable.")
+@click.option(
+    "--topic", "topics", multiple=True, required=True, metavar="T", shell_complete=complete_topic,
+    help="A topic to compact; repeatable.",
+)  # fmt: skip
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE",
     help="A config of the topics (delete.retention.ms=…) or of the cleaner (log.cleaner.dedupe.buffer.size=…).",

@@ -18,6 +18,7 @@ import click
 
 from tidelog import __version__
 from tidelog.cli.compact import compact
+from tidelog.cli.completion import completion
 from tidelog.cli.warmup import warmup
 from tidelog.errors import InvalidRequestError, TidelogError, UnsupportedError
 
@@ -67,8 +68,8 @@ def cli(traceback: bool) -> None:
     """
 
 
-cli.add_command(compact)
-cli.add_command(warmup)
+for command in (compact, completion, warmup):
+    cli.add_command(command)
 
 
 def main() -> NoReturn:

@@ -1,0 +1,51 @@
+"""The page of the command line, `docs/cli.md`, written from the help of the commands. `make docs` writes it.
+
+The text is what `--help` prints in a terminal of 100 characters, so the page cannot say anything else than the command.
+"""
+
+from pathlib import Path
+
+import click
+
+from tidelog.cli.main import cli
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
+
+_HEAD = """\
+# The command line
+
+One verb per job. This page is printed by `make docs` from the help of each command; `tidelog COMMAND --help` shows the
+same. Tables are for people, `--json` is for programs; progress appears on standard error, and only in a terminal.
+
+| exit code | means |
+|---|---|
+| 0 | fine |
+| 1 | findings or differences, or not done as you wished |
+| 2 | wrong usage |
+| 3 | the input could not be read |
+| 130 | interrupted |
+
+`dump-log` alone keeps the exit codes of Kafka's tool. Completion for your shell: `tidelog completion --help`.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    whole = click.Context(cli, info_name="tidelog", terminal_width=100, **cli.context_settings)
+    parts = [_HEAD, f"## tidelog\n\n{_block(cli.get_help(whole))}"]
+    for name, command in sorted(cli.commands.items()):
+        context = click.Context(command, parent=whole, info_name=name, terminal_width=100, **command.context_settings)
+        parts.append(f"## {name}\n\n{_block(command.get_help(context))}")
+    return "\n".join(parts)
+
+
+def _block(text: str) -> str:
+    return "".join(f"    {line}".rstrip() + "\n" for line in text.splitlines())
+
+
+def main() -> None:
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
