@@ -9,6 +9,7 @@
               · InvalidTimestampError  a record is too old or too far ahead for its topic
           · CorruptIndexError      an index or a snapshot beside the log contradicts itself
           · CheckpointError        a checkpoint or metadata file is not of its format
+          · ProtocolError          a message is not of its schema
       · InvalidRequestError        what the caller asked for cannot be done
           · InvalidConfigError     a config name, value or pair of values that Kafka refuses
           · InvalidTopicError      a name that no topic or partition directory can have
@@ -65,6 +66,7 @@ __all__ = [
     "OffsetsOutOfOrderError",
     "OutOfOrderSequenceError",
     "PolicyViolationError",
+    "ProtocolError",
     "RecordError",
     "RecordListTooLargeError",
     "StorageError",
@@ -134,6 +136,12 @@ class CheckpointError(CorruptionError):
     """A checkpoint, partition.metadata or another small text file is not of its format."""
 
     error_code = 56  # KAFKA_STORAGE_ERROR
+
+
+class ProtocolError(CorruptionError):
+    """The bytes of a message (a request, an answer, a record of an internal topic) do not follow its schema."""
+
+    error_code = 42  # INVALID_REQUEST
 
 
 class InvalidRequestError(TidelogError, ValueError):

@@ -4,6 +4,7 @@
     partitions("legacy"), log_files("legacy")   its partition directories, its `.log` files; without a name, of all
     dump(partition, file, "--deep-iteration")   what Kafka's own tool printed of a file
     expected("kafka-4.3/1-codecs", "j-gzip")    what a consumer was given
+    lines("wire", "java.jsonl")                 the objects of a file that has one per line
 
 Archives are unpacked into `.cache/golden/`, one directory per archive, named after its checksum: a changed archive
 is unpacked again. Tests read these directories and never write to them; copy what must change.
@@ -30,7 +31,7 @@ def case_names(below: str = "") -> list[str]:
     """The name of every case, or of those below a directory.
 
     >>> len(case_names()), len(case_names("kafka-4.3"))
-    (14, 10)
+    (15, 10)
     """
     return sorted(path.parent.relative_to(HERE).as_posix() for path in (HERE / below).rglob(ARCHIVE))
 
@@ -205,6 +206,12 @@ def expected(name: str, topic: str) -> Any:
 def facts(name: str, file: str) -> Any:
     """Any other JSON file of a case: `facts("kafka-4.3/7-lookups", "lookups.json")`."""
     return _load(name, file)
+
+
+def lines(name: str, file: str) -> Iterator[Any]:
+    """The objects of a file of a case that has one per line."""
+    with (case(name) / file).open(encoding="utf-8") as text:
+        yield from map(json.loads, text)
 
 
 @functools.lru_cache(maxsize=64)

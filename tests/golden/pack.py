@@ -17,7 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ARCHIVE = "files.tar.xz"
 RELEASE = "kafka-4.3"  # a directory of cases; the other directories are cases themselves
-OTHER_CASES = ("dump-formats", "index-content", "legacy", "seed-walkthrough")
+OTHER_CASES = ("dump-formats", "index-content", "legacy", "seed-walkthrough", "wire")
 
 
 def case_names(source: Path) -> Iterator[str]:
