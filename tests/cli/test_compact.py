@@ -367,3 +367,28 @@ def test_a_partition_is_not_a_root(tmp_path: Path) -> None:
     done = compact(root / "k-basic-0", "--topic", "k-basic")
     assert done.exit_code == 2
     assert f"this is the partition k-basic-0: name its parent {root}" in done.stderr
+
+
+def a_root_with_a_metadata_log(home: Path) -> Path:
+    root = Path(shutil.copytree(case("kafka-4.3/9-metadata") / "image", home / "data"))
+    (root / CLEAN_SHUTDOWN).write_text(MARKER)
+    return root
+
+
+def test_without_a_topic_the_metadata_log_says_which_are_compacted(tmp_path: Path) -> None:
+    told = compacted(a_root_with_a_metadata_log(tmp_path), "--dry-run")
+    assert {row["topic"] for row in told} == {"views"}
+
+
+def test_a_topic_that_is_not_compacted_by_the_metadata_log_is_refused(tmp_path: Path) -> None:
+    root = a_root_with_a_metadata_log(tmp_path)
+    done = compact(root, "--topic", "orders", "--dry-run")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "orders is not compacted" in done.stderr
+    assert compact(root, "--topic", "orders", "--dry-run", "--set", "cleanup.policy=compact").exit_code == 0
+
+
+def test_without_a_topic_and_without_a_metadata_log_somebody_has_to_name_one(tmp_path: Path) -> None:
+    done = compact(a_root(tmp_path, "k-basic"))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--topic" in done.stderr

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["compact"]
 
+_METADATA_TOPIC = "__cluster_metadata"
 _ASKED_NO = _READER_LEFT = 1
 _NOT_ALL_DONE = 3
 _INTERRUPTED = 130
@@ -25,8 +27,8 @@ _INTERRUPTED = 130
 @click.command()
 @click.argument("directory", metavar="DIR")
 @click.option(
-    "--topic", "topics", multiple=True, required=True, metavar="T", shell_complete=complete_topic,
-    help="A topic to compact; repeatable.",
+    "--topic", "topics", multiple=True, metavar="T", shell_complete=complete_topic,
+    help="A topic to compact; repeatable. Without it all whose policy is compact, by the root's metadata log.",
 )  # fmt: skip
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE",
@@ -52,19 +54,19 @@ def compact(
 ) -> None:
     """Keep only the last record of every key, in topics of the log directory DIR while no broker runs.
 
-    Only the topics you name are touched, so name none whose cleanup.policy is not compact: of records with the same key
-    all but the last one go for good. What lies at or above the high watermark, in an open transaction or in the active
-    segment stays as it is.
+    Of records with the same key all but the last one go for good. What lies at or above the high watermark, in an open
+    transaction or in the active segment stays as it is.
 
-    The directory does not tell the configs of its topics. Give those that differ from Kafka's defaults and matter here:
-    min.compaction.lag.ms, delete.retention.ms, segment.bytes, and the broker's producer.id.expiration.ms.
+    Where DIR holds the metadata log of the cluster (__cluster_metadata-0), it tells which topics are compacted, and
+    their configs. Where it does not, only the topics you name are touched, so name none whose cleanup.policy is not
+    compact, and give the configs that differ from Kafka's defaults and matter here: min.compaction.lag.ms,
+    delete.retention.ms, segment.bytes. What the broker's own properties say (producer.id.expiration.ms, defaults of
+    topics) is to be given in either case.
 
     Run it as the user of the broker, or as root: new files then get the owner of the old ones.
     """
-    from tidelog.log.offline_compaction import CompactionSettings
-
-    configs = CompactionSettings.parse(dict(_pair(setting) for setting in settings))
-    run = _Run(directory, tuple(dict.fromkeys(topics)), configs, _Output(as_json), drop_without_key)
+    configs = _settings_by_topic(directory, topics, dict(_pair(setting) for setting in settings))
+    run = _Run(directory, configs, _Output(as_json), drop_without_key)
     if dry_run or not no_preview:
         rows = run.preview()
         if dry_run or not any(row.rounds for row in rows):
@@ -82,6 +84,50 @@ def _pair(setting: str) -> tuple[str, str]:
     return name, value
 
 
+def _settings_by_topic(
+    directory: str, named: tuple[str, ...], given: dict[str, str]
+) -> "dict[str, CompactionSettings]":
+    """The topics to compact, each with its configs: what was given goes before what the metadata log says."""
+    from tidelog.errors import InvalidRequestError
+    from tidelog.log.offline_compaction import CompactionSettings
+
+    everywhere = CompactionSettings.parse(given)
+    known = _configs_of_topics(directory)
+    if not named and known is None:
+        raise InvalidRequestError(
+            f"{directory} has no {_METADATA_TOPIC}-0, which would tell the compacted topics: name them with --topic"
+        )
+    known = known or {}
+    found = {}
+    for topic in named or [topic for topic, configs in known.items() if _is_compacted(configs)]:
+        if topic not in known:
+            found[topic] = everywhere
+        elif _is_compacted({**known[topic], **given}):
+            found[topic] = CompactionSettings.parse({**known[topic], **given})
+        else:
+            raise InvalidRequestError(
+                f"{topic} is not compacted, by the metadata log; --set cleanup.policy=compact does it all the same"
+            )
+    return found
+
+
+def _is_compacted(configs: dict[str, str]) -> bool:
+    return "compact" in configs.get("cleanup.policy", "delete").replace(" ", "").split(",")
+
+
+def _configs_of_topics(directory: str) -> dict[str, dict[str, str]] | None:
+    """What the metadata log in a root says; None if there is none. Only topics that lie in the root are of interest."""
+    metadata = Path(directory, f"{_METADATA_TOPIC}-0")
+    if not metadata.is_dir():
+        return None
+    import tidelog
+    from tidelog.view.topic_configs import topic_configs
+
+    here = tidelog.open(directory)
+    configs = topic_configs(here[_METADATA_TOPIC, 0])
+    return {topic: configs[topic] for topic in here.topics if topic in configs}
+
+
 # -- the two passes ----------------------------------------------------------------------------------------------
 
 
@@ -90,8 +136,7 @@ class _Run:
     """One call: a look at all partitions, and the work on those where it is worth it."""
 
     directory: str
-    topics: tuple[str, ...]
-    settings: "CompactionSettings"
+    settings: "dict[str, CompactionSettings]"  # by topic
     output: "_Output"
     drop_without_key: bool
     settled: "dict[Any, Compacted]" = field(default_factory=dict)  # by partition: the work leaves them alone
@@ -118,14 +163,15 @@ class _Run:
 
         rows: list[Compacted] = []
         with OfflineRoot(self.directory, dry_run=is_dry) as root, interruptible() as ensure_wanted:
-            partitions = [partition for topic in self.topics for partition in _partitions(root, topic)]
+            partitions = [partition for topic in self.settings for partition in _partitions(root, topic)]
             try:
                 with progress("counting" if is_dry else "compacting", ensure_wanted) as show:
                     for partition in partitions:
                         ensure_wanted()
                         row = self.settled.get(partition)
                         if row is None:
-                            row = compact_partition(root, partition, self.settings, show(str(partition)))
+                            settings = self.settings[partition.topic]
+                            row = compact_partition(root, partition, settings, show(str(partition)))
                         rows.append(row)
             except KeyboardInterrupt:
                 pass  # told below, when the root is as it should be

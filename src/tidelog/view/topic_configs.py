@@ -1,0 +1,102 @@
+"""What the metadata log of a cluster says of its topics: which there are, and their configs.
+
+A root of a KRaft broker holds `__cluster_metadata-0`: snapshots (`<end offset>-<epoch>.checkpoint`) and the log behind
+them. The newest snapshot is read, then the log from its end on. Records between the beginning and the end of a metadata
+transaction count when it has ended.
+
+    topic_configs(tidelog.open("kafka-logs")["__cluster_metadata", 0])    {'orders': {'cleanup.policy': 'compact'}, ...}
+
+What a broker's own properties set as defaults for all topics is not in the log.
+"""
+
+import re
+from collections.abc import Iterator
+
+from tidelog.errors import CorruptionError, UnsupportedError
+from tidelog.log.files import join, read_whole
+from tidelog.log.names import CLUSTER_METADATA_TOPIC
+from tidelog.records.batches import Batch, read_batches
+from tidelog.records.record import Record
+from tidelog.view.internal_topics import DecodedRecord, decode_internal
+from tidelog.view.partition import PartitionView
+
+__all__ = ["topic_configs"]
+
+_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+_TOPIC = 2  # the type of resource that a config belongs to
+
+Configs = dict[str, dict[str, str]]
+
+
+def topic_configs(metadata: PartitionView) -> Configs:
+    """The configs that were set for each topic of the cluster, by Kafka's names."""
+    known = _Topics()
+    end_offset = 0
+    snapshot = _newest_snapshot(metadata)
+    if snapshot is not None:
+        end_offset = int(snapshot.partition("-")[0])
+        for record in _records_in(metadata, snapshot):
+            known.take(record)
+    for batch in metadata.batches(max(end_offset, metadata.log_start_offset)):
+        for record in _data_of(batch):
+            if record.offset >= end_offset:
+                known.take(record)
+    return known.configs
+
+
+def _newest_snapshot(metadata: PartitionView) -> str | None:
+    """The name of the snapshot that reaches furthest."""
+    return max(filter(_SNAPSHOT.fullmatch, metadata.files.list(metadata.path)), default=None)
+
+
+def _records_in(metadata: PartitionView, snapshot: str) -> Iterator[Record]:
+    path = join(metadata.path, snapshot)
+    try:
+        for batch in read_batches(read_whole(metadata.files, path)):
+            batch.ensure_valid()
+            yield from _data_of(batch)
+    except CorruptionError as error:
+        raise type(error)(f"{path}: {error}") from error
+
+
+def _data_of(batch: Batch) -> Iterator[Record]:
+    return iter(()) if batch.is_control else iter(batch)
+
+
+class _Topics:
+    """Topics and their configs, as far as the records have been taken."""
+
+    def __init__(self) -> None:
+        self.configs: Configs = {}
+        self._names: dict[str, str] = {}  # by id
+        self._open: list[DecodedRecord] | None = None  # the records of a metadata transaction that has not ended
+
+    def take(self, record: Record) -> None:
+        """Note the next record. Of a type that is not known it can say nothing about topics or configs."""
+        decoded = decode_internal(CLUSTER_METADATA_TOPIC, record)
+        if decoded.problem is not None and decoded.type:
+            raise UnsupportedError(f"{CLUSTER_METADATA_TOPIC}, offset {record.offset}: {decoded.problem}")
+        if decoded.type == "BeginTransactionRecord":
+            self._open = []
+        elif decoded.type in ("EndTransactionRecord", "AbortTransactionRecord"):
+            ended, self._open = self._open or [], None
+            for held in ended if decoded.type == "EndTransactionRecord" else ():
+                self._apply(held)
+        elif self._open is not None:
+            self._open.append(decoded)
+        else:
+            self._apply(decoded)
+
+    def _apply(self, decoded: DecodedRecord) -> None:
+        fields = decoded.value or {}
+        if decoded.type == "TopicRecord":
+            self._names[fields["topicId"]] = fields["name"]
+            self.configs.setdefault(fields["name"], {})
+        elif decoded.type == "RemoveTopicRecord":
+            self.configs.pop(self._names.pop(fields["topicId"], ""), None)
+        elif decoded.type == "ConfigRecord" and fields["resourceType"] == _TOPIC:
+            configs = self.configs.setdefault(fields["resourceName"], {})
+            if fields["value"] is None:
+                configs.pop(fields["name"], None)
+            else:
+                configs[fields["name"]] = fields["value"]
