@@ -42,7 +42,7 @@ SMALL_VARINTS = tuple(bytes([value]) for value in range(128))
 
 
 def read_varint(buffer: Any, at: int) -> tuple[int, int]:
-    """The unsigned varint at a position, and where it ends; above 2^31 it is the negative number a JVM would have.
+    """The unsigned varint at a position, and where it ends; from 2^31 on it is the negative number a JVM would have.
 
     >>> read_varint(b"\\xac\\x02", 0), read_varint(b"\\xff\\xff\\xff\\xff\\x0f", 0)
     ((300, 2), (-1, 5))

@@ -113,7 +113,7 @@ class _ReaderSource(Source):
         self.line("at += 1")
         with self.block(f"if {length} > 126:"):
             self.line(f"{length}, at = read_varint(buffer, at - 1)")
-            self.line(f"{length} -= 1")
+            self.line(f"{length} = {length} - 1 if {length} > -2**31 else 2**31 - 1")  # as a JVM counts
             if type_name == "string":
                 with self.block(f"if {length} > {primitives.MAX_STRING_BYTES}:"):
                     self.line(f"refuse_text({path!r}, at, {length})")
