@@ -1,8 +1,8 @@
-"""`python -m bench [decode] [encode] [scan] [log] [compaction] [manager] [start]`: all of it, or the parts named."""
+"""`python -m bench [decode] [encode] [scan] [log] [compaction] [dump] [fsck] [manager] [start]`: all, or some."""
 
 import sys
 
-from bench import compaction, decode, encode, log, manager, scan, start
+from bench import compaction, decode, dump, encode, fsck, log, manager, scan, start
 from bench.measure import Report
 
 PARTS = {
@@ -11,6 +11,8 @@ PARTS = {
     "scan": scan,
     "log": log,
     "compaction": compaction,
+    "dump": dump,
+    "fsck": fsck,
     "manager": manager,
     "start": start,
 }

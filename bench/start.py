@@ -32,7 +32,7 @@ def cpu():
 import numba, numpy, pyarrow
 started = cpu()
 from tidelog.kernels import catalogue
-of_log = ("indexing.", "key_table.", "compaction.")
+of_log = ("indexing.", "key_table.", "compaction.", "log_lines.")
 for kernel in sorted(catalogue.kernels(), key=lambda kernel: kernel.name.startswith(of_log)):
     if kernel.name.startswith(of_log) and of_log:
         print(cpu() - started)

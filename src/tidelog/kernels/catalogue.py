@@ -17,9 +17,11 @@ MODULES = (
     "snappy",
     "messages",
     "validate",
+    "record_walk",
     "encode",
     "murmur2",
     "indexing",
+    "log_lines",
     "key_table",
     "compaction",
 )

@@ -2,9 +2,7 @@
 
 A kernel is a function over integers: addresses, sizes, numbers. It has one explicit signature, releases the GIL and
 is compiled when it is first called, or ahead by `warm_up` (`tidelog warmup`). What was compiled is kept in a folder
-that belongs to the user and to nobody else: machine code is executed on trust, so the folder must be owned by the
-user and closed to others (mode 0700), and each file must carry its own digest. If there is no such folder (no home, a
-read-only disk, foreign ownership), kernels are compiled again in each process; nothing fails and nothing is written.
+that belongs to the user and to nobody else (see `cache`).
 
 A file is named after the kernel and a key made of the sources of this package and of `tidelog.records`, the versions of
 Python, numba and llvmlite, numba's settings, and the processor that the code was made for: a stale one is never found.
@@ -14,14 +12,10 @@ notices only changes of the file a function stands in, and raises at import time
 """
 
 import hashlib
-import os
 import pickle
-import stat
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
@@ -32,13 +26,12 @@ from numba.core import compiler, serialize
 from numba.core.runtime.nrt import rtsys
 
 from tidelog.errors import UnsupportedError
+from tidelog.kernels.cache import CACHE_VARIABLE, cache_directory, kernel_sources, read_kept, write_kept
 
 __all__ = ["CACHE_VARIABLE", "Kernel", "WarmUp", "cache_directory", "inlined", "inner", "kernel", "warm_up"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-CACHE_VARIABLE = "TIDELOG_KERNEL_CACHE"
 
 # numpy's rules for division: no branch to an exception that kernels, which check their divisors, can never take.
 # Wrappers that nobody calls are not made: they would double the time of compilation.
@@ -110,9 +103,7 @@ class Kernel(Generic[P, R]):
 
     def compile(self) -> Callable[P, R]:
         """Load or compile the machine code now. Two threads may both do it; both results are right."""
-        if getattr(numba.config, "DISABLE_JIT", 0):
-            raise UnsupportedError("NUMBA_DISABLE_JIT is set: kernels cannot run as Python, unset it")
-        dispatcher: Any = _njit(self._function)
+        dispatcher = self._dispatcher()
         directory = cache_directory()
         if directory is not None:
             dispatcher._cache = _KernelCache(self.name, directory)
@@ -121,6 +112,12 @@ class Kernel(Generic[P, R]):
         entry: Callable[P, R] = dispatcher
         self._entry = entry
         return entry
+
+    def _dispatcher(self, **more: bool) -> Any:
+        """What numba makes of the function before it compiles it."""
+        if getattr(numba.config, "DISABLE_JIT", 0):
+            raise UnsupportedError("NUMBA_DISABLE_JIT is set: kernels cannot run as Python, unset it")
+        return _njit(self._function, **more)
 
 
 class _KernelCache:
@@ -133,25 +130,13 @@ class _KernelCache:
     def load_overload(self, signature: object, target_context: Any) -> Any:
         # All that loading needs. numba would first import everything it can compile, a fifth of a second.
         rtsys.initialize(target_context)
-        try:
-            content = self._path(target_context.codegen()).read_bytes()
-        except OSError:  # not compiled yet, or not readable: compile
-            return None
-        digest, payload = content[:32], content[32:]
-        if hashlib.sha256(payload).digest() != digest:  # cut off by a full disk or a crash: compile again
+        payload = read_kept(self._path(target_context.codegen()))
+        if payload is None:
             return None
         return compiler.CompileResult._rebuild(target_context, *pickle.loads(payload))
 
     def save_overload(self, signature: object, result: Any) -> None:
-        payload = serialize.dumps(result._reduce())
-        with suppress(OSError):  # a disk that filled up or turned read-only costs a compilation next time, nothing else
-            file = tempfile.NamedTemporaryFile(dir=self._directory, delete=False)  # noqa: SIM115 - renamed when whole
-            try:
-                with file:
-                    file.write(hashlib.sha256(payload).digest() + payload)
-                os.replace(file.name, self._path(result.codegen))
-            except OSError:
-                os.unlink(file.name)
+        write_kept(self._path(result.codegen), serialize.dumps(result._reduce()))
 
     def _path(self, codegen: Any) -> Path:
         key = hashlib.sha256(repr((_sources_digest(), codegen.magic_tuple())).encode())
@@ -163,49 +148,9 @@ def _sources_digest() -> str:
     """Names everything that the machine code depends on, except the processor."""
     settings = [getattr(numba.config, name) for name in _SETTINGS]
     digest = hashlib.sha256(repr((sys.version, numba.__version__, llvmlite.__version__, settings)).encode())
-    for module in sorted(_kernel_sources()):
+    for module in kernel_sources():
         digest.update(module)
     return digest.hexdigest()
-
-
-def _kernel_sources() -> list[bytes]:
-    from importlib.resources import files  # reads from a zip as well, as Spark ships packages
-
-    return [
-        entry.name.encode() + b"\0" + entry.read_bytes()
-        for package in (__package__, "tidelog.records")  # whose constants are compiled into the code
-        for entry in files(package).iterdir()
-        if entry.name.endswith(".py")
-    ]
-
-
-@cache
-def cache_directory() -> Path | None:
-    """The folder of compiled kernels, made if need be, or None where there is no trustworthy one.
-
-    `$TIDELOG_KERNEL_CACHE`, else `tidelog/kernels` in `$XDG_CACHE_HOME` or `~/.cache`.
-    """
-    chosen = os.environ.get(CACHE_VARIABLE)
-    try:
-        directory = Path(chosen) if chosen else _user_cache() / "tidelog" / "kernels"
-        if not directory.is_absolute():
-            return None
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        directory.mkdir(mode=0o700, exist_ok=True)
-        status, parent = directory.lstat(), directory.parent.stat()
-    except (OSError, RuntimeError):  # read-only, or no home at all
-        return None
-    is_private = (
-        stat.S_ISDIR(status.st_mode)
-        and status.st_uid == os.geteuid()
-        and stat.S_IMODE(status.st_mode) & 0o077 == 0
-        and parent.st_uid in (0, os.geteuid())  # whoever owns the parent could put another folder in its place
-    )
-    return directory if is_private and os.access(directory, os.R_OK | os.W_OK | os.X_OK) else None
-
-
-def _user_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def warm_up(report: Callable[[str, float], None] | None = None) -> WarmUp:

@@ -212,6 +212,15 @@ class OfflineRoot:
 
     # -- whose the files are -------------------------------------------------------------------------------------
 
+    @contextmanager
+    def owners_kept(self, directory: str) -> Iterator[None]:
+        """Inside, files of a directory may be replaced or added: behind it they have the owners and modes of before."""
+        owners = self._owners_in(directory)
+        try:
+            yield
+        finally:
+            self._give_back(directory, owners)
+
     def _owners_in(self, directory: str) -> dict[str, os.stat_result]:
         """Owner and mode of the directory (as ".") and of every file in it; nothing where that is not our matter."""
         if self.is_dry_run or not isinstance(self._disk, LocalFileSystem):

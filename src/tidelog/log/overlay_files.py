@@ -5,7 +5,7 @@ when it is first written to, so this is for small files: indexes, checkpoints, s
 """
 
 from tidelog.errors import StorageError
-from tidelog.log.files import FileStat, FileSystem, ReadFile, ReadFileSystem, parent_of, read_whole
+from tidelog.log.files import FileStat, FileSystem, ReadFile, ReadFileSystem, WriteFile, parent_of, read_whole
 from tidelog.records.varint import Buffer
 
 __all__ = ["OverlayFileSystem"]
@@ -41,7 +41,7 @@ class OverlayFileSystem:
             return self._below.open(path)
         return self.open_write(path, create=False)
 
-    def open_write(self, path: str, *, create: bool = True) -> "_OverlayFile":
+    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
         return _OverlayFile(path, self._content(path, create=create))
 
     def _content(self, path: str, *, create: bool) -> "_Content":

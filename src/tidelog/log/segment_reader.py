@@ -20,7 +20,7 @@ from tidelog.log.region import Region
 from tidelog.log.time_index import TimeEntries, TimestampOffset
 from tidelog.log.transaction_index import CollectedTxns, TransactionEntries
 
-__all__ = ["ReadLogFile", "SegmentReader"]
+__all__ = ["NoFile", "ReadLogFile", "SegmentReader"]
 
 
 class LogBytes(Protocol):
@@ -94,7 +94,7 @@ class SegmentReader:
 
         def read(kind: str) -> ReadFile:
             path = join(directory, file_name(base_offset, kind))
-            return _NoFile(path) if fs.stat(path) is None else fs.open(path)
+            return NoFile(path) if fs.stat(path) is None else fs.open(path)
 
         return cls(
             base_offset,
@@ -121,9 +121,9 @@ class SegmentReader:
 
     def _look_up_max_timestamp(self) -> TimestampOffset:
         """What the last entry of the time index says, unless the batches behind it know better."""
-        last = self.time_index.last_entry
         if not self.size:
-            return last
+            return TimestampOffset(-1, self.base_offset)  # whatever is left in the file of an index that was cut
+        last = self.time_index.last_entry
         lookup = self.lookup()
         try:
             latest = lookup.largest_behind(last if self.time_index.entries else None)
@@ -278,7 +278,7 @@ class ReadLogFile:
         return scan_batches(self.file, start, self.size if end is None else min(end, self.size))
 
 
-class _NoFile:
+class NoFile:
     """What is read of a file that is not there."""
 
     size = 0

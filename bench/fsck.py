@@ -1,0 +1,73 @@
+"""Checking a directory: headers and checksums, and every record, on one core and on all of them.
+
+The files lie in the page cache, and the check reads them as it reads any: what is measured is the whole command but
+for its start.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from bench import shapes
+from bench.measure import GIGA, Report
+from tidelog.fsck import check
+from tidelog.kernels.headers import scan_headers
+from tidelog.log import LogConfig, UnifiedLog
+
+_SEGMENTS = 4
+
+
+def run(report: Report) -> None:
+    """Check a partition of several segments, 100 B records in 16 KiB batches."""
+    root = Path(tempfile.mkdtemp(prefix="tidelog-bench-fsck-"))
+    try:
+        size = _write(root)
+        logs = sorted(root.glob("*/*.log"))
+        report.add_speed("fsck, reading the files alone", lambda: _read(logs), size)
+        for deep, name, goal in ((False, "headers and checksums", 0.5), (True, "every record", 0.35)):
+            report.add_speed(
+                f"fsck, {name}, per core", lambda deep=deep: check(str(root), deep=deep, jobs=1), size, at_least=goal
+            )
+            _all_cores(report, name, str(root), deep, size)
+    finally:
+        shutil.rmtree(root)
+
+
+def _write(root: Path) -> int:
+    """A partition whose segments are the same batches with other offsets; how many bytes of log."""
+    data = bytearray(shapes.log("a"))
+    directory = root / "orders-0"
+    config = LogConfig(segment_bytes=len(data) + 1)
+    with UnifiedLog.open(directory, config) as log:
+        for _ in range(_SEGMENTS):
+            scan = scan_headers(data)
+            base = scan.rows["base_offset"].astype("i8") - int(scan.rows["base_offset"][0]) + log.log_end_offset
+            for position, offset in zip(scan.positions.tolist(), base.tolist(), strict=True):
+                data[position : position + 8] = offset.to_bytes(8, "big")
+            log.append_as_follower(data)
+    return sum(path.stat().st_size for path in directory.glob("*.log"))
+
+
+def _read(logs: list[Path]) -> None:
+    """What a check cannot be faster than: files are read, not mapped."""
+    room = memoryview(bytearray(2 << 20))
+    for path in logs:
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(room):
+                pass
+
+
+def _all_cores(report: Report, name: str, root: str, deep: bool, size: int) -> None:
+    """Wall time with one thread against one per core."""
+    cores = os.cpu_count() or 1
+    one, all_of_them = (min(_wall(root, deep, jobs) for _ in range(5)) for jobs in (1, cores))
+    report.add(f"fsck, {name}, {cores} cores", size / all_of_them / GIGA, "GB/s", against="one core",
+               ratio=one / all_of_them)  # fmt: skip
+
+
+def _wall(root: str, deep: bool, jobs: int) -> float:
+    started = time.perf_counter()
+    check(root, deep=deep, jobs=jobs)
+    return time.perf_counter() - started

@@ -1,0 +1,129 @@
+"""Where reading begins and ends, as people write it: an offset or a time.
+
+15                          an offset
+1700000000000ms             milliseconds since 1970
+2026-11-01                  a day, or a moment: 2026-11-01T08:00:00Z; UTC unless it has a zone
+-1h                         before now: s, m, h, d and w
+now
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from tidelog.cli.completion import complete_topic
+
+__all__ = ["range_options", "scan_options", "topic_option"]
+
+_RELATIVE = re.compile(r"-([0-9]+)([smhdw])")
+_MILLISECONDS = re.compile(r"(-?[0-9]+)ms")
+_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+_BOUND_HELP = (
+    "an offset (15) or a time: 2026-11-01, 2026-11-01T08:00:00Z, 1700000000000ms, -1h (before now; s m h d w), now."
+)
+
+Command = Callable[..., Any]
+
+
+def topic_option(command: Command) -> Command:
+    """`--topic`, of which there must be one."""
+    return click.option("--topic", required=True, metavar="T", shell_complete=complete_topic, help="The topic.")(
+        command
+    )
+
+
+def range_options(*end_names: str) -> Callable[[Command], Command]:
+    """The options of a command that reads records: which of them. `end_names` are what the last bound is called."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(_range_options(end_names)):
+            command = option(command)
+        return command
+
+    return add
+
+
+def _range_options(end_names: Sequence[str]) -> list[Callable[[Command], Command]]:
+    return [
+        click.option(
+            "--partition", "partitions", type=click.IntRange(0), multiple=True, metavar="N",
+            help="Only this partition; repeatable.",
+        ),
+        click.option("--from", "start", metavar="BOUND", help=f"Begin with {_BOUND_HELP}"),
+        click.option(
+            *end_names, "end", metavar="BOUND", help="End before an offset or a time, written as with --from."
+        ),
+        click.option(
+            "--max-lateness", metavar="SPAN",
+            help="By how much a record can be older than one before it (0s, 10m): reading then ends soon behind a time "
+            "that is the end. Without it all that follows is looked through.",
+        ),
+        click.option("--key", metavar="K", help="Only records with this key; base64:… for one that is no text."),
+        click.option("--committed", is_flag=True, help="Leave out transactions that are open or were aborted."),
+        click.option("--skip-corrupt", is_flag=True, help="Leave out what is damaged, and say so at the end."),
+    ]  # fmt: skip
+
+
+def scan_options(
+    *,
+    partitions: tuple[int, ...],
+    start: str | None,
+    end: str | None,
+    max_lateness: str | None,
+    key: str | None,
+    committed: bool,
+    skip_corrupt: bool,
+    now_ms: int,
+) -> dict[str, Any]:
+    """The options of a scan out of those of a command."""
+    from tidelog.tables.text import bytes_of_csv
+
+    options: dict[str, Any] = {"committed": committed, "on_corruption": "skip" if skip_corrupt else "raise"}
+    if partitions:
+        options["partitions"] = partitions
+    if key is not None:
+        options["key"] = bytes_of_csv(key)
+    if max_lateness is not None:
+        options["max_lateness"] = _span_ms(max_lateness)
+    for name, text in (("from", start), ("to", end)):
+        if text is not None:
+            kind, value = bound(text, now_ms)
+            options[f"{name}_{kind}"] = value
+    return options
+
+
+def bound(text: str, now_ms: int) -> tuple[str, int]:
+    """What a bound is, and its number.
+
+    >>> bound("15", 0), bound("-90s", 100_000), bound("1970-01-02", 0), bound("7ms", 0)
+    (('offset', 15), ('time', 10000), ('time', 86400000), ('time', 7))
+    """
+    from tidelog.errors import InvalidRequestError
+    from tidelog.view.pruning import time_ms
+
+    if text.isascii() and text.isdecimal():
+        return "offset", int(text)
+    if text == "now":
+        return "time", now_ms
+    if found := _RELATIVE.fullmatch(text):
+        return "time", now_ms - int(found[1]) * _UNIT_MS[found[2]]
+    if found := _MILLISECONDS.fullmatch(text):
+        return "time", int(found[1])
+    try:
+        return "time", time_ms(text)
+    except InvalidRequestError:
+        raise InvalidRequestError(
+            f"{text!r} is neither an offset (15) nor a time (2026-11-01, 2026-11-01T08:00Z, 1700000000000ms, -1h, now)"
+        ) from None
+
+
+def _span_ms(text: str) -> int:
+    from tidelog.errors import InvalidRequestError
+
+    found = _RELATIVE.fullmatch(f"-{text}")
+    if found is None:
+        raise InvalidRequestError(f"{text!r} is no span of time; write 0s, 10m, 2h or 7d")
+    return int(found[1]) * _UNIT_MS[found[2]]

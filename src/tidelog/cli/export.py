@@ -1,0 +1,113 @@
+"""`tidelog export`: the records of a topic as files that other programs read."""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidelog.cli.bounds import range_options, scan_options, topic_option
+from tidelog.cli.output import interruptible, print_json, progress, size, table, tell
+
+if TYPE_CHECKING:
+    from tidelog.tables.export import Exported
+    from tidelog.tables.formats import Format
+    from tidelog.view import LogDirView
+    from tidelog.view.scan import Scan
+
+__all__ = ["export"]
+
+_LEFT_OUT = 1
+
+
+@click.command()
+@click.argument("directories", nargs=-1, required=True, metavar="DIR...")
+@topic_option
+@click.option(
+    "--to", "target", required=True, metavar="PATH",
+    help="The file to write, or with a slash at its end the directory for one file per partition.",
+)  # fmt: skip
+@click.option(
+    "--format", "form", type=click.Choice(["parquet", "csv", "jsonl", "arrow"]),
+    help="Without it the name of the file tells.",
+)  # fmt: skip
+@click.option("--columns", metavar="C,…", help="The columns, in this order; docs/scan.md names them.")
+@range_options("--until")
+@click.option("--compression", metavar="CODEC", help="Of parquet (zstd) and arrow (none).")
+@click.option("--force", is_flag=True, help="Replace files that are there.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per file.")
+def export(
+    directories: tuple[str, ...],
+    topic: str,
+    target: str,
+    form: str | None,
+    columns: str | None,
+    compression: str | None,
+    force: bool,
+    as_json: bool,
+    **bounds: Any,
+) -> None:
+    """Write the records of a topic into parquet, CSV, JSON Lines or Arrow files. DIR as in `tidelog ls`.
+
+    A file is written beside its place and gets its name once it is complete. What was exported, `tidelog load` makes a
+    log of again.
+    """
+    import tidelog
+    from tidelog.log.clock import SystemClock
+    from tidelog.tables.export import ensure_free
+
+    options = scan_options(now_ms=SystemClock().now_ms(), **bounds)
+    options["columns"] = None if columns is None else [name.strip() for name in columns.split(",")]
+    logs = tidelog.open(list(directories))
+    kind, targets = _targets(logs, topic, target, form, bounds["partitions"])
+    for path in targets:
+        ensure_free(path, force=force)
+    done, notices = [], []
+    with interruptible() as ensure_wanted, progress("exporting", ensure_wanted) as show:
+        for path, partitions in targets.items():
+            scan = logs.scan(topic, **{**options, "partitions": partitions})
+            update = show(os.path.basename(path))
+            done.append(_write(scan, path, kind, compression, force, update))
+            notices += scan.notices
+    if as_json:
+        for file in done:
+            print_json({"path": file.path, "records": file.rows, "bytes": file.size})
+    else:
+        table(("file", "records", "bytes"), [(file.path, f"{file.rows:,}", size(file.size)) for file in done])
+    for notice in notices:
+        tell(notice)
+    if notices:
+        raise click.exceptions.Exit(_LEFT_OUT)
+
+
+def _targets(
+    logs: "LogDirView", topic: str, target: str, form: str | None, partitions: tuple[int, ...]
+) -> "tuple[Format, dict[str, tuple[int, ...] | None]]":
+    """The format, and the files to be written, each with the partitions that go into it; None for all."""
+    from tidelog.tables.formats import format_of
+
+    if not target.endswith("/") and not os.path.isdir(target):
+        return form or format_of(target), {target: partitions or None}  # type: ignore[return-value]
+    if form is None:
+        raise click.UsageError("say which format the files in a directory are to have: --format parquet")
+    numbers = partitions or tuple(part.partition for part in logs[topic])
+    os.makedirs(target, exist_ok=True)
+    return form, {  # type: ignore[return-value]
+        os.path.join(target, f"{topic}-{number}.{form}"): (number,) for number in dict.fromkeys(numbers)
+    }
+
+
+def _write(
+    scan: "Scan", path: str, kind: "Format", compression: str | None, force: bool, update: Callable[[int, int], None]
+) -> "Exported":
+    from tidelog.tables.export import export_table
+
+    on_rows = _as_bytes(scan, update) if sys.stderr.isatty() else lambda rows: update(rows, rows)
+    return export_table(scan, scan.schema, path, kind, compression=compression, force=force, on_rows=on_rows)
+
+
+def _as_bytes(scan: "Scan", update: Callable[[int, int], None]) -> Callable[[int], None]:
+    """Tells an observer how many bytes of the log so many rows are, about."""
+    rows_in_all, size_in_all = max(scan.count(), 1), sum(piece.size for piece in scan.pieces())
+    return lambda rows: update(size_in_all * rows // rows_in_all, size_in_all)

@@ -1,0 +1,93 @@
+"""`tidelog load`: files of records as a topic of a log directory."""
+
+import os
+from typing import Any
+
+import click
+
+from tidelog.cli.bounds import topic_option
+from tidelog.cli.output import interruptible, print_json, progress, table
+
+__all__ = ["load"]
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--to", "directory", required=True, metavar="DIR", help="The log directory; a new one is made.")
+@topic_option
+@click.option("--format", "form", type=click.Choice(["parquet", "csv", "jsonl", "arrow"]),
+              help="Without it the name of a file tells.")  # fmt: skip
+@click.option("--partitions", type=click.IntRange(1), metavar="N", help="How many partitions the topic has.")
+@click.option(
+    "--compression", default="none", show_default=True, metavar="CODEC",
+    help="Of the batches: none, gzip, snappy, lz4 or zstd.",
+)  # fmt: skip
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A config of the topic (segment.bytes=…).")
+@click.option("--topic-id", metavar="ID", help="The id of a new topic, as Kafka writes it; without it a random one.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per partition.")
+def load(
+    paths: tuple[str, ...],
+    directory: str,
+    topic: str,
+    form: str | None,
+    partitions: int | None,
+    compression: str,
+    settings: tuple[str, ...],
+    topic_id: str | None,
+    as_json: bool,
+) -> None:
+    """Append the records in files to a topic of a log directory, while no broker has it open.
+
+    PATH is a parquet, CSV, JSON Lines or Arrow file, or a directory of such files. Of the columns key, value,
+    partition, timestamp and headers any may be missing; topic, offset and the others that `tidelog export` writes are
+    passed over.
+
+    Without a partition a record goes where Kafka's producers put its key (murmur2); records without a key are dealt
+    out in turn. Offsets are given anew, behind those that are there. If something is wrong nothing is loaded.
+
+    Run it as the user of the broker. A broker serves the topic if its cluster knows it by this id.
+    """
+    from tidelog.log.partition_metadata import parse_uuid
+    from tidelog.tables.load import load_table
+    from tidelog.tables.reading import read_table, table_files
+
+    files = [file for path in paths for file in table_files(path)]
+    total = sum(os.path.getsize(file) for file in files)
+    kind: Any = form
+    with interruptible() as ensure_wanted, progress("loading", ensure_wanted) as show:
+        update = show(topic)
+        done = load_table(
+            (batch for file in files for batch in read_table(file, kind)),
+            directory,
+            topic,
+            partitions=partitions,
+            configs=dict(_pair(setting) for setting in settings),
+            compression=compression,
+            topic_id=None if topic_id is None else parse_uuid(topic_id),
+            on_bytes=lambda size: update(size, max(size, total)),
+        )
+    if as_json:
+        for each in done:
+            print_json(
+                {
+                    "topic": each.partition.topic,
+                    "partition": each.partition.partition,
+                    "records": each.rows,
+                    "first_offset": each.first_offset,
+                    "next_offset": each.next_offset,
+                }
+            )
+    else:
+        rows = [(str(each.partition), f"{each.rows:,}", _offsets(each.first_offset, each.next_offset)) for each in done]
+        table(("partition", "records", "offsets"), rows)
+
+
+def _offsets(first: int, following: int) -> str:
+    return f"{first} to {following - 1}" if following > first else "-"
+
+
+def _pair(setting: str) -> tuple[str, str]:
+    name, equals, value = (part.strip() for part in setting.partition("="))
+    if not equals or not name:
+        raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--set")
+    return name, value

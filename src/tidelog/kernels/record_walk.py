@@ -1,0 +1,169 @@
+"""A look at every record of many batches, in one pass, without taking anything out.
+
+Told of each batch: whether its checksum holds, whether its records can be read to the last byte, whether their offsets
+lie inside the batch (in which order is up to the producer), and whether the largest timestamp of its header is that of
+its records. What the kernel finds wrong is read again by `verdict_of`, which is the same in words.
+"""
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tidelog.errors import InvalidRecordError, TidelogError
+from tidelog.kernels.bodies import open_bodies
+from tidelog.kernels.crc32c import crc32c_at
+from tidelog.kernels.decode import BODY_WORDS, ROW_SIZE, skip_headers
+from tidelog.kernels.headers import HeaderScan, Seen
+from tidelog.kernels.memory import big_i32, big_i64, big_u32, load_u8, opaque, store_8, word_at
+from tidelog.kernels.runtime import inner, kernel
+from tidelog.kernels.varint import varint_at, varlong_at
+from tidelog.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER_SIZE, RecordBatch
+
+__all__ = ["BatchVerdict", "RecordWalk", "verdict_of", "walk_records"]
+
+
+class BatchVerdict(IntEnum):
+    """What a walk over the records of a batch found, the worst first."""
+
+    SOUND = 0
+    WRONG_CHECKSUM = 1
+    BROKEN = 2  # the stream, or a record in it; or there are more or fewer than the header says
+    WRONG_OFFSETS = 3  # of a record, outside the batch
+    WRONG_TIME = 4  # the header names another largest timestamp
+
+
+class RecordWalk(NamedTuple):
+    """A verdict per batch, and how many records were walked over."""
+
+    verdicts: np.ndarray[Any, np.dtype[np.uint8]]
+    records: int
+
+
+# Kernels take plain numbers.
+_SOUND, _WRONG_CHECKSUM, _BROKEN, _WRONG_OFFSETS, _WRONG_TIME = (int(verdict) for verdict in BatchVerdict)
+_UNDER_CRC = BATCH_HEADER_SIZE - ATTRIBUTES_POSITION
+
+
+@inner
+def walk_one(header: int, address: int, end: int) -> int:
+    """Walk over the records between two addresses, behind which SLACK bytes may be read."""
+    is_append_time = load_u8(header + 22) & 8
+    base_timestamp = big_i64(header + 27)
+    most = big_i32(header + 23)
+    count = big_i32(header + 57)
+    max_timestamp = -1
+    lowest = 0
+    highest = 0
+    if count < 0:
+        return _BROKEN
+    for _ in range(count):
+        size, address = varint_at(address)
+        if size <= 0 or size > end - address:
+            return _BROKEN
+        record_end = address + size
+        next_record = opaque(record_end)  # see decode.py
+        time_delta, address = varlong_at(address + 1)
+        if address > record_end:
+            return _BROKEN
+        delta, address = varint_at(address)
+        if address > record_end:
+            return _BROKEN
+        lowest = min(lowest, delta)
+        highest = max(highest, delta)
+        size, address = varint_at(address)
+        if size > record_end - address:
+            return _BROKEN
+        size, address = varint_at(address + (size & ~(size >> 63)))  # a null takes no bytes
+        if size > record_end - address:
+            return _BROKEN
+        size, address = varint_at(address + (size & ~(size >> 63)))
+        if size:
+            address = skip_headers(address, record_end, size)
+        if address != record_end:
+            return _BROKEN
+        max_timestamp = max(max_timestamp, base_timestamp + time_delta)
+        address = next_record
+    if count != 0:
+        if address != end:
+            return _BROKEN
+        if lowest < 0 or highest > most:
+            return _WRONG_OFFSETS
+        if not is_append_time and max_timestamp != big_i64(header + 35):
+            return _WRONG_TIME
+    return _SOUND
+
+
+@kernel("int64(int64, int64, int64, int64, int64)")
+def walk(headers: int, bodies: int, batches: int, verify: int, verdicts: int) -> int:
+    """Write a verdict for each batch; how many records those have that can be read.
+
+    With `verify` checksums are compared, for which the 61 bytes before each body must be its header.
+    """
+    records = 0
+    for batch in range(batches):
+        header = headers + batch * ROW_SIZE
+        address = word_at(bodies, BODY_WORDS * batch)
+        end = word_at(bodies, BODY_WORDS * batch + 1)
+        if verify and crc32c_at(address - _UNDER_CRC, end - address + _UNDER_CRC) != big_u32(header + 17):
+            verdict = _WRONG_CHECKSUM
+        else:
+            verdict = walk_one(header, address, end)
+        if verdict != _WRONG_CHECKSUM and verdict != _BROKEN:
+            records += big_i32(header + 57)
+        store_8(verdicts + batch, verdict)
+    return records
+
+
+def walk_records(buffer: Any, scan: HeaderScan) -> RecordWalk:
+    """Walk over the records of version 2 batches that a scan of `buffer` found.
+
+    Checksums are compared on the way, where the scan has not done so and no batch is compressed.
+    """
+    count = len(scan.rows)
+    verdicts = np.empty(count, np.uint8)
+    verify = int(not scan.seen & (Seen.CHECKED | Seen.COMPRESSED))
+    start = records = 0
+    while start < count:
+        part = scan.pick(slice(start, None)) if start else scan
+        bodies = open_bodies(buffer, part)
+        opened = len(bodies.table)
+        rows = np.ascontiguousarray(part.rows)
+        records += walk(rows.ctypes.data, bodies.table.ctypes.data, opened, verify, verdicts[start:].ctypes.data)
+        start += opened
+        if bodies.broken is not None:
+            verdicts[start] = BatchVerdict.BROKEN
+            start += 1
+    return RecordWalk(verdicts, records)
+
+
+def verdict_of(batch: RecordBatch) -> tuple[BatchVerdict, str]:
+    """The verdict on one batch, read record by record, and what is wrong in words.
+
+    >>> from tidelog.records import NewRecord, build_batch
+    >>> verdict_of(RecordBatch(build_batch([NewRecord(b"k", b"v", 70)])))
+    (<BatchVerdict.SOUND: 0>, '')
+    """
+    header = batch.header
+    try:
+        batch.ensure_valid()
+    except TidelogError as error:
+        return BatchVerdict.WRONG_CHECKSUM, str(error)
+    deltas: list[int] = []
+    max_timestamp = -1
+    try:
+        for record in batch.records():
+            deltas.append(record.offset - batch.base_offset)
+            max_timestamp = max(max_timestamp, record.timestamp_ms)
+    except (InvalidRecordError, TidelogError) as error:
+        return BatchVerdict.BROKEN, str(error)
+    if deltas:
+        if min(deltas) < 0 or max(deltas) > header.last_offset_delta:
+            words = f"offset deltas from {min(deltas)} to {max(deltas)}, the batch ends with {header.last_offset_delta}"
+            return BatchVerdict.WRONG_OFFSETS, words
+        if max_timestamp != header.max_timestamp_ms and not header.attributes & 8:
+            return (
+                BatchVerdict.WRONG_TIME,
+                f"the largest timestamp is {max_timestamp}, the header says {header.max_timestamp_ms}",
+            )
+    return BatchVerdict.SOUND, ""

@@ -1,0 +1,9 @@
+"""Logs as files that other programs read, and such files as logs, without Spark.
+
+formats.py     parquet, csv, jsonl, arrow: which there are, how each is written, what a file is
+text.py        bytes as text and back, without loss
+redaction.py   keys, values and headers replaced by what they cannot be guessed from
+export.py      a scan into files
+reading.py     files as RecordBatches with the columns of records
+load.py        such rows appended to the logs of a root
+"""

@@ -1,0 +1,39 @@
+"""Rows of Kafka's internal topics, with what keys and values say in the place of their bytes.
+
+    {"type":"OffsetCommit","data":{"group":"g","topic":"orders","partition":0}}     a key
+    {"version":3,"data":{"offset":15,...}}                                          a value
+
+A topic of metadata has no keys: there the type stands with the value. What cannot be decoded stays as it is.
+"""
+
+from typing import Any
+
+import pyarrow as pa
+
+from tidelog.protocol import json_text
+from tidelog.records.record import Record
+from tidelog.view.internal_topics import DecodedRecord, decode_internal
+
+__all__ = ["decoded"]
+
+
+def decoded(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
+    """The same rows with keys and values as JSON."""
+    columns = (batch.column(name).to_pylist() for name in ("offset", "key", "value"))
+    pairs = [
+        _texts(key, value, decode_internal(topic, Record(offset, -1, key, value)))
+        for offset, key, value in zip(*columns, strict=True)
+    ]
+    for place, name in enumerate(("key", "value")):
+        texts = pa.array([pair[place] for pair in pairs], pa.binary())
+        batch = batch.set_column(batch.schema.get_field_index(name), name, texts)
+    return batch
+
+
+def _texts(key: bytes | None, value: bytes | None, record: DecodedRecord) -> tuple[bytes | None, bytes | None]:
+    of_value: dict[str, Any] = {"version": record.version, "data": record.value}
+    if record.key is not None:
+        key = json_text({"type": record.type, "data": record.key}).encode()
+    elif record.type:
+        of_value = {"type": record.type, **of_value}
+    return key, value if record.value is None else json_text(of_value).encode()

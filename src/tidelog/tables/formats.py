@@ -1,0 +1,190 @@
+"""The kinds of files that tables are written to and read from, and one writer for each.
+
+parquet   columns as they are; compressed with zstd unless told otherwise
+arrow     the same as an Arrow IPC file, or, where the target cannot be gone back in, as an IPC stream
+csv       a heading, and text as text.py makes it; times in milliseconds
+jsonl     one object per line, by the same rules
+"""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any, BinaryIO, Literal, Protocol, get_args
+
+import pyarrow as pa
+
+from tidelog.errors import InvalidRequestError
+from tidelog.tables.text import csv_text, json_headers, json_value
+
+__all__ = ["Format", "TableWriter", "format_of", "open_writer"]
+
+Format = Literal["parquet", "csv", "jsonl", "arrow"]
+FORMATS: tuple[str, ...] = get_args(Format)
+_SUFFIXES = {"parquet": "parquet", "csv": "csv", "jsonl": "jsonl", "ndjson": "jsonl", "json": "jsonl"} | {
+    "arrow": "arrow",
+    "arrows": "arrow",
+    "feather": "arrow",
+}
+_COMPRESSIONS: dict[str, tuple[str, ...]] = {
+    "parquet": ("zstd", "snappy", "gzip", "lz4", "brotli", "none"),
+    "arrow": ("none", "zstd", "lz4"),
+    "csv": ("none",),
+    "jsonl": ("none",),
+}
+
+
+_ROW_GROUP_BYTES = 64 << 20
+
+
+class TableWriter(Protocol):
+    """Takes the rows of a table, one RecordBatch after the other."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
+
+    def close(self) -> None:
+        """Write what is left. The file itself stays open."""
+
+
+def format_of(path: str) -> Format:
+    """The format that the name of a file tells.
+
+    >>> format_of("orders.parquet"), format_of("/backup/orders-0.ndjson")
+    ('parquet', 'jsonl')
+    """
+    suffix = os.path.splitext(path)[1].removeprefix(".").lower()
+    if suffix not in _SUFFIXES:
+        raise InvalidRequestError(f"{path}: its name does not tell the format; name one of {', '.join(FORMATS)}")
+    return _SUFFIXES[suffix]  # type: ignore[return-value]
+
+
+def open_writer(
+    format: Format, sink: BinaryIO, schema: pa.Schema, *, compression: str | None = None, is_stream: bool = False
+) -> TableWriter:
+    """A writer of a format into an open file. `is_stream` where that cannot be gone back in, or is read along."""
+    known = _COMPRESSIONS.get(format)
+    if known is None:
+        raise InvalidRequestError(f"no format {format!r}; there are {', '.join(FORMATS)}")
+    if compression is None:
+        compression = known[0]
+    elif compression not in known:
+        raise InvalidRequestError(f"{format} is not compressed with {compression!r}; it can be {', '.join(known)}")
+    make: dict[str, Callable[[], TableWriter]] = {
+        "parquet": lambda: _Parquet(sink, schema, compression),
+        "arrow": lambda: _Arrow(sink, schema, compression, is_stream),
+        "csv": lambda: _Csv(sink, schema),
+        "jsonl": lambda: _JsonLines(sink),
+    }
+    return make[format]()
+
+
+class _Parquet:
+    """Row groups of some megabytes: RecordBatches are gathered."""
+
+    def __init__(self, sink: BinaryIO, schema: pa.Schema, compression: str) -> None:
+        from pyarrow import parquet
+
+        self._writer = parquet.ParquetWriter(pa.PythonFile(sink, "w"), schema, compression=compression)
+        self._schema = schema
+        self._waiting: list[pa.RecordBatch] = []
+        self._size = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._size += batch.nbytes
+        if self._size >= _ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting, self._schema)
+            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            self._waiting, self._size = [], 0
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+
+class _Arrow:
+    def __init__(self, sink: BinaryIO, schema: pa.Schema, compression: str, is_stream: bool) -> None:
+        options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
+        make = pa.ipc.new_stream if is_stream else pa.ipc.new_file
+        self._writer = make(pa.PythonFile(sink, "w"), schema, options=options)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Csv:
+    def __init__(self, sink: BinaryIO, schema: pa.Schema) -> None:
+        from pyarrow import csv
+
+        self._schema = pa.schema([pa.field(field.name, _csv_type(field.type)) for field in schema])
+        self._writer = csv.CSVWriter(pa.PythonFile(sink, "w"), self._schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        arrays = [_csv_column(column) for column in batch.columns]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _csv_type(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(data_type):
+        return pa.int64()
+    return pa.string() if pa.types.is_binary(data_type) or pa.types.is_list(data_type) else data_type
+
+
+def _csv_column(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+    if pa.types.is_binary(column.type):
+        return _csv_texts(column)
+    if pa.types.is_list(column.type):
+        texts = (None if headers is None else json.dumps(json_headers(headers)) for headers in column.to_pylist())
+        return pa.array(texts, pa.string())
+    return column
+
+
+def _csv_texts(column: pa.Array) -> pa.Array:
+    """All of a column at once where it is plain text, value by value where it is not."""
+    import pyarrow.compute as pc
+
+    try:
+        texts = column.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = None
+    if texts is None or pc.any(pc.starts_with(texts, pattern="base64:")).as_py():
+        return pa.array((csv_text(data) for data in column.to_pylist()), pa.string())
+    return texts
+
+
+class _JsonLines:
+    def __init__(self, sink: BinaryIO) -> None:
+        self._sink = sink
+        self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        names = batch.schema.names
+        columns = [json_column(column) for column in batch.columns]
+        lines = [self._encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+        self._sink.write("".join(f"{line}\n" for line in lines).encode())
+
+    def close(self) -> None:
+        """Every line is written already."""
+
+
+def json_column(column: pa.Array) -> list[Any]:
+    """The values of a column as JSON has them."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+    if pa.types.is_binary(column.type):
+        return [json_value(data) for data in column.to_pylist()]
+    if pa.types.is_list(column.type):
+        return [json_headers(headers) for headers in column.to_pylist()]
+    return list(column.to_pylist())

@@ -1,0 +1,112 @@
+"""Bytes as text and back, without loss.
+
+JSON    text where the bytes are UTF-8; otherwise an object: {"base64": "/w=="}
+CSV     text where the bytes are UTF-8; otherwise, or where the text begins with it, `base64:` and the rest;
+        null is an empty field, the empty text is ""; headers are JSON
+lines   for eyes: control characters, bytes that are no UTF-8 and the backslash are escaped, \\N is null
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tidelog.errors import InvalidRequestError
+
+__all__ = ["BASE64_PREFIX", "bytes_of_csv", "bytes_of_json", "csv_text", "json_value", "line_text"]
+
+BASE64_PREFIX = "base64:"
+_BASE64 = "base64"
+_NULL = "\\N"
+
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_ESCAPED |= {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+
+def json_value(data: bytes | None) -> str | dict[str, str] | None:
+    """Bytes as a JSON value.
+
+    >>> json_value(b"caf\\xc3\\xa9"), json_value(b"\\xff"), json_value(None)
+    ('café', {'base64': '/w=='}, None)
+    """
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {_BASE64: base64.b64encode(data).decode()}
+
+
+def bytes_of_json(value: Any) -> bytes | None:
+    """The bytes that a JSON value stands for.
+
+    >>> bytes_of_json("café"), bytes_of_json({"base64": "/w=="}), bytes_of_json(None)
+    (b'caf\\xc3\\xa9', b'\\xff', None)
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, Mapping) and value.keys() == {_BASE64} and isinstance(value[_BASE64], str):
+        return _decoded(value[_BASE64])
+    raise InvalidRequestError(f'{str(value)[:40]!r}: bytes are a text, null, or {{"base64": "…"}}')
+
+
+def csv_text(data: bytes | None) -> str | None:
+    """Bytes as the text of a CSV field.
+
+    >>> csv_text(b"text"), csv_text(b"\\xff"), csv_text(b"base64:x")
+    ('text', 'base64:/w==', 'base64:YmFzZTY0Ong=')
+    """
+    if data is None:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = BASE64_PREFIX
+    return f"{BASE64_PREFIX}{base64.b64encode(data).decode()}" if text.startswith(BASE64_PREFIX) else text
+
+
+def bytes_of_csv(text: str | None) -> bytes | None:
+    """The bytes that the text of a CSV field stands for.
+
+    >>> bytes_of_csv("text"), bytes_of_csv("base64:/w==")
+    (b'text', b'\\xff')
+    """
+    if text is None:
+        return None
+    return _decoded(text.removeprefix(BASE64_PREFIX)) if text.startswith(BASE64_PREFIX) else text.encode()
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidRequestError(f"{text[:40]!r} is no base64") from None
+
+
+def line_text(data: bytes | None) -> str:
+    """Bytes on one line of a terminal.
+
+    >>> line_text(b"a\\tb\\\\"), line_text(b"caf\\xc3\\xa9\\xff"), line_text(None)
+    ('a\\\\tb\\\\\\\\', 'café\\\\xff', '\\\\N')
+    """
+    if data is None:
+        return _NULL
+    return data.replace(b"\\", b"\\\\").decode(errors="backslashreplace").translate(_ESCAPED)
+
+
+def json_headers(headers: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
+    """The headers of a record as a JSON value, in their order."""
+    if headers is None:
+        return None
+    return [{"key": header["key"], "value": json_value(header["value"])} for header in headers]
+
+
+def headers_of_json(value: Any) -> list[dict[str, Any]] | None:
+    """The headers that a JSON value stands for: a list of objects with `key` and `value`."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(pair, Mapping) and "key" in pair for pair in value):
+        raise InvalidRequestError(f'headers {str(value)[:40]!r}: they are [{{"key": "…", "value": "…"}}, …]')
+    return [{"key": pair["key"], "value": bytes_of_json(pair.get("value"))} for pair in value]

@@ -1,0 +1,215 @@
+"""`tidelog cat`: records as data, for eyes and for programs."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+from pyarrow import csv, parquet
+
+from tests.golden import corpus
+from tests.log.logs import NOW
+from tests.view.scans import some, write_log
+from tidelog.cli.bounds import bound
+from tidelog.cli.main import cli
+from tidelog.errors import InvalidRequestError
+from tidelog.records import Codec, Header, NewRecord
+
+TIME = "2023-11-14T22:13:20"  # NOW
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    odd = [
+        NewRecord(b"a", b"plain text", NOW, (Header("trace", b"\x01"), Header("none", None))),
+        NewRecord(None, b"tab\tline\nback\\slash \xff \x1b[31m caf\xc3\xa9", NOW + 1),
+        NewRecord(b"", None, -1),
+    ]
+    write_log(tmp_path / "data", [("put", Codec.NONE, odd), ("txn", 11, some(1)), ("end", 11, False)], "orders-0")
+    write_log(tmp_path / "data", [("put", Codec.ZSTD, some(5, time=NOW + 60_000))], "orders-1")
+    return tmp_path / "data"
+
+
+def cat(root: Path, *arguments: str, topic: str = "orders") -> Result:
+    return CliRunner().invoke(cli, ["cat", str(root), "--topic", topic, *arguments])
+
+
+def lines(root: Path, *arguments: str) -> list[str]:
+    done = cat(root, *arguments)
+    assert done.exit_code == 0, done.output
+    return done.stdout.splitlines()
+
+
+def test_text_is_one_line_per_record_with_everything_odd_escaped(root: Path) -> None:
+    assert lines(root, "--partition", "0", "--limit", "3") == [
+        f"0\t{TIME}.000Z\ta\tplain text",
+        f"1\t{TIME}.001Z\t\\N\ttab\\tline\\nback\\\\slash \\xff \\x1b[31m café",
+        "2\t-1\t\t\\N",
+    ]
+    assert lines(root, "--partition", "0", "--limit", "1", "--headers") == [
+        f"0\t{TIME}.000Z\ta\tplain text\ttrace=\\x01\tnone=\\N"
+    ]
+    assert [line.split("\t")[0] for line in lines(root)] == ["0"] * 4 + ["1"] * 5
+
+
+def test_bounds_keys_and_isolation_choose_records(root: Path) -> None:
+    def offsets(*arguments: str) -> list[str]:
+        return [line.split("\t")[1] for line in lines(root, *arguments)]
+
+    assert offsets("--from", "3") == ["3", "3", "4"]
+    assert offsets("--from", "1", "--to", "2") == ["1", "1"]
+    assert offsets("--from", "2023-11-14T22:14:20.003Z") == ["3", "4"]
+    assert offsets("--from", f"{NOW}ms", "--until", f"{NOW + 2}ms", "--max-lateness", "0s") == ["0", "1", "3"]
+    assert offsets("--from", "-1h") == []
+    assert offsets("--key", "a") == ["0"]
+    assert offsets("--key", "base64:YQ==") == ["0"]
+    assert offsets("--limit", "0") == []
+
+
+def test_committed_leaves_out_what_was_aborted(root: Path) -> None:
+    assert [line.split("\t")[1] for line in lines(root, "--committed")] == ["0", "1", "2", "0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("0", ("offset", 0)),
+        ("20261101", ("offset", 20261101)),
+        ("-2d", ("time", NOW - 2 * 86_400_000)),
+        ("now", ("time", NOW)),
+        ("5ms", ("time", 5)),
+        ("2023-11-14", ("time", 1_699_920_000_000)),
+        ("2023-11-14T22:13:20+01:00", ("time", NOW - 3_600_000)),
+    ],
+)
+def test_a_bound_is_an_offset_or_a_time(text: str, meaning: tuple[str, int]) -> None:
+    assert bound(text, NOW) == meaning
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1h", "1.5", "yesterday", "-1y", "٣"])
+def test_a_bound_that_is_neither_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequestError, match="neither an offset"):
+        bound(text, NOW)
+
+
+def test_json_lines_hold_every_byte(root: Path) -> None:
+    rows = [json.loads(line) for line in lines(root, "-o", "jsonl", "--limit", "3")]
+    assert rows[0] == {
+        "key": "a", "value": "plain text", "topic": "orders", "partition": 0, "offset": 0, "timestamp": NOW,
+        "timestampType": 0,
+        "headers": [{"key": "trace", "value": "\x01"}, {"key": "none", "value": None}],
+    }  # fmt: skip
+    assert rows[1]["value"] == {"base64": "dGFiCWxpbmUKYmFja1xzbGFzaCD/IBtbMzFtIGNhZsOp"}
+    assert (rows[2]["key"], rows[2]["value"], rows[2]["timestamp"]) == ("", None, -1)
+
+
+def read(form: str, data: bytes) -> pa.Table:
+    source = io.BytesIO(data)
+    if form == "csv":
+        options: Any = csv.ParseOptions(newlines_in_values=True)
+        return csv.read_csv(source, parse_options=options)
+    return parquet.read_table(source) if form == "parquet" else pa.ipc.open_stream(source).read_all()
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "arrow"])
+def test_tables_go_to_standard_output_or_into_a_file(root: Path, form: str, tmp_path: Path) -> None:
+    table = read(form, cat(root, "-o", form).stdout_bytes)
+    assert table.column("offset").to_pylist() == [0, 1, 2, 3, 0, 1, 2, 3, 4]
+    target = tmp_path / f"records.{form}"
+    assert cat(root, "-o", form, "--out", str(target)).exit_code == 0
+    content = pa.ipc.open_file(target).read_all() if form == "arrow" else read(form, target.read_bytes())
+    assert content.num_rows == 9
+    refused = cat(root, "-o", form, "--out", str(target))
+    assert refused.exit_code == 2
+    assert "there already" in refused.stderr
+
+
+def test_what_nobody_is_to_see_is_redacted(root: Path) -> None:
+    first = lines(root, "--limit", "2", "--redact", "key,value", "--salt", "s")
+    assert "plain text" not in str(first)
+    assert "<10 bytes, " in first[0]
+    assert first == lines(root, "--limit", "2", "--redact", "value", "--redact", "key", "--salt", "s")
+    assert first != lines(root, "--limit", "2", "--redact", "key,value")
+    [row] = [json.loads(line) for line in lines(root, "--limit", "1", "-o", "jsonl", "--redact", "headers")]
+    assert row["headers"][0]["value"].startswith("<1 bytes, ")
+    assert (row["headers"][0]["key"], row["headers"][1]["value"]) == ("trace", None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--from", "x"), "neither an offset"),
+        (("--redact", "offset"), "cannot be redacted"),
+        (("--partition", "9"), "partition 9"),
+        (("--max-lateness", "1"), "no span of time"),
+        (("--key", "base64:?"), "no base64"),
+    ],
+)
+def test_a_wrong_argument_is_answered_in_one_line(root: Path, arguments: tuple[str, ...], reason: str) -> None:
+    done = cat(root, *arguments)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert reason in done.stderr
+
+
+def test_a_topic_or_a_directory_that_is_not_there_is_answered_in_one_line(root: Path, tmp_path: Path) -> None:
+    for done in (cat(root, topic="order"), cat(tmp_path / "nowhere")):
+        assert done.exit_code in (2, 3)
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_damage_is_an_error_or_left_out_and_told_of(root: Path) -> None:
+    write_log(root, [("put", Codec.NONE, some(2))] * 3, "bad-0")
+    log = root / "bad-0" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    data[len(data) // 3 + 70] ^= 1
+    log.write_bytes(data)
+    done = cat(root, "--partition", "0", topic="bad")
+    assert (done.exit_code, len(done.stdout.splitlines()), len(done.stderr.splitlines())) == (3, 2, 1)
+    done = cat(root, "--partition", "0", "--skip-corrupt", topic="bad")
+    assert (done.exit_code, len(done.stdout.splitlines())) == (1, 4)
+    assert "left out" in done.stderr
+
+
+def test_internal_topics_are_decoded() -> None:
+    image = corpus.case("kafka-4.3/8-consumer-offsets")
+    [home] = {path.parent.parent for path in image.rglob("__consumer_offsets-*/*.log")}
+    done = cat(home, "--decode", "-o", "jsonl", topic="__consumer_offsets")
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    keys = [json.loads(row["key"]) for row in rows]
+    assert {"OffsetCommit", "GroupMetadata"} <= {key["type"] for key in keys}
+    commit = next(row for row, key in zip(rows, keys, strict=True) if key["type"] == "OffsetCommit" and row["value"])
+    assert json.loads(commit["value"])["data"]["offset"] >= 0
+    refused = cat(home, "--decode", topic="nothing")
+    assert refused.exit_code == 2
+
+
+def test_a_record_of_64_mib_is_one_line(tmp_path: Path) -> None:
+    huge = [NewRecord(b"k", b"x" * (64 << 20), NOW)]
+    config = {"max_message_bytes": 1 << 30, "segment_bytes": 1 << 30}
+    write_log(tmp_path, [("put", Codec.ZSTD, huge)], "huge-0", **config)
+    done = cat(tmp_path, "--partition", "0", topic="huge")
+    [line] = done.stdout.splitlines()
+    assert len(line) == len(f"0\t{TIME}.000Z\tk\t") + (64 << 20)
+
+
+@pytest.mark.parametrize("form", ["text", "parquet"])
+def test_a_reader_that_leaves_ends_it_quietly(tmp_path: Path, form: str) -> None:
+    write_log(tmp_path, [("put", Codec.NONE, [NewRecord(b"k", os.urandom(5000), NOW)] * 20) for _ in range(20)])
+    command = [sys.executable, "-m", "tidelog", "cat", str(tmp_path), "--topic", "topic", "-o", form]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(60) == 1

@@ -1,0 +1,85 @@
+"""The walk over records, against the same in words."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tidelog.kernels.headers import check_headers, scan_headers
+from tidelog.kernels.record_walk import BatchVerdict, verdict_of, walk_records
+from tidelog.records import Codec, Header, NewRecord, RecordBatch, build_batch, read_batches
+from tidelog.records.checksum import crc32c_of
+
+
+def a_batch(rng: random.Random, codec: Codec) -> bytearray:
+    records = [
+        NewRecord(
+            rng.choice((None, b"", rng.randbytes(5))), rng.choice((None, rng.randbytes(rng.randrange(300)))),
+            rng.choice((-1, rng.randrange(10_000))),
+            [Header("h", rng.choice((None, b"v")))] * rng.randrange(3),
+        )
+        for _ in range(rng.randrange(1, 6))
+    ]  # fmt: skip
+    return build_batch(records, codec=codec)
+
+
+def with_checksum(batch: bytearray) -> bytearray:
+    batch[17:21] = crc32c_of(memoryview(batch)[21:]).to_bytes(4, "big")
+    return batch
+
+
+def by_kernel(data: bytes, *, checked: bool) -> list[int]:
+    scan = scan_headers(data)
+    return walk_records(data, check_headers(data, scan) if checked else scan).verdicts.tolist()
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_sound_batches_are_sound(codec: Codec) -> None:
+    rng = random.Random(1)
+    data = b"".join(bytes(a_batch(rng, codec)) for _ in range(30))
+    walk = walk_records(data, scan_headers(data))
+    assert walk.verdicts.tolist() == [BatchVerdict.SOUND] * 30
+    assert walk.records == sum(batch.count for batch in read_batches(data) if isinstance(batch, RecordBatch))
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_damage_gets_the_verdict_that_reading_gives_it(codec: Codec) -> None:
+    rng = random.Random(int(codec))
+    met = set()
+    for number in range(400):
+        batch = a_batch(rng, codec)
+        for _ in range(rng.randrange(1, 3)):
+            batch[rng.randrange(57, len(batch)) if number % 3 else rng.randrange(23, 61)] = rng.randrange(256)
+        if number % 10:
+            with_checksum(batch)
+        if int.from_bytes(batch[57:61], "big", signed=True) > 10_000:
+            continue  # nobody waits for so many
+        verdict, words = verdict_of(RecordBatch(batch))
+        (found,) = by_kernel(bytes(batch), checked=False) if codec is Codec.NONE else (verdict,)
+        assert found == verdict, words
+        if verdict != BatchVerdict.WRONG_CHECKSUM:
+            assert by_kernel(bytes(batch), checked=True) == [verdict], words
+        assert (verdict == BatchVerdict.SOUND) == (words == "")
+        met.add(verdict)
+    assert met >= {BatchVerdict.SOUND, BatchVerdict.WRONG_CHECKSUM, BatchVerdict.BROKEN}
+
+
+def test_offsets_outside_the_batch_and_another_largest_time_are_told() -> None:
+    batch = build_batch([NewRecord(b"k", b"v", 5), NewRecord(b"k", b"v", 9)])
+    batch[26] = 0  # the last offset delta
+    assert by_kernel(bytes(with_checksum(batch)), checked=False) == [BatchVerdict.WRONG_OFFSETS]
+    batch[26], batch[42] = 1, 8  # the largest timestamp
+    assert by_kernel(bytes(with_checksum(batch)), checked=False) == [BatchVerdict.WRONG_TIME]
+    assert verdict_of(RecordBatch(batch)) == (
+        BatchVerdict.WRONG_TIME, "the largest timestamp is 9, the header says 8",
+    )  # fmt: skip
+
+
+def test_a_broken_stream_does_not_hide_the_batches_around_it() -> None:
+    rng = random.Random(4)
+    batches = [a_batch(rng, codec) for codec in (Codec.LZ4, Codec.ZSTD, Codec.LZ4, Codec.NONE, Codec.GZIP) * 3]
+    for number in (1, 5, 14):
+        batches[number][61:] = bytes(len(batches[number]) - 61)
+        with_checksum(batches[number])
+    found = by_kernel(b"".join(map(bytes, batches)), checked=True)
+    assert np.flatnonzero(found).tolist() == [1, 5, 14]
