@@ -9,6 +9,7 @@ and the block is named. What failed can be seen again with the line that is prin
     disorder   the same on a disk that keeps no order among directory changes: findings are counted, not failures
     compaction the same at every call of rounds of compaction, the disk that refuses one, and rounds that are given up
                (tests/property/crash_compaction.py)
+    fsck       files of a root damaged in every way, the check and the repair judged (tests/fsck/campaign.py)
     damage     every bit of a small log flipped, every file of it cut at every byte (tests/property/damage.py)
 
 The last has as many cases as it has, and no chance in it: its seed is the number of the first case.
@@ -31,12 +32,15 @@ KINDS = {
     "crashes": "tests.property.crashes:run",
     "disorder": "tests.property.crashes:count_disorder",
     "compaction": "tests.property.crash_compaction:run",
+    "fsck": "tests.fsck.campaign:run",
     "damage": "tests.property.damage:run",
 }
 BLOCK = 25_000
 CRASH_BLOCK = 1_000
 CODEC_SHARE = 10  # one case of codecs for so many of hostile: a case there is a run of streams
 DISORDER_SHARE = 5  # one cut in disorder for so many in order
+FSCK_SHARE = 4  # one damaged root for so many cuts
+FSCK_BLOCK = 250
 COMPACTION_SHARE = 5  # one cut of a round of compaction for so many of other workloads
 
 
@@ -67,6 +71,8 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
     ):
         for number, start in enumerate(range(0, share, size)):
             yield Block(kind, seed * 1_000_000 + number, min(size, share - start))
+    for start in range(0, cuts // FSCK_SHARE, FSCK_BLOCK):
+        yield Block("fsck", seed * 1_000_000 + start, min(FSCK_BLOCK, cuts // FSCK_SHARE - start))
     damages = len(import_module("tests.property.damage").all_damage())
     for start in range(0, damages, CRASH_BLOCK):
         yield Block("damage", start, min(CRASH_BLOCK, damages - start))

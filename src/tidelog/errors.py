@@ -32,6 +32,7 @@
       · StorageError               what the disk refused
           · LockedError            another process, or another part of this one, has the directory open
           · LogClosedError         the log was closed, or its directory went offline
+          · SegmentGoneError       a segment was deleted or replaced while it was looked at; look again
           · TooManyFilesError      the process, or the system, may not open another file now
 
 Each error that can reach a Kafka client carries `error_code`, the number of Kafka's protocol. Bytes from outside
@@ -69,6 +70,7 @@ __all__ = [
     "ProtocolError",
     "RecordError",
     "RecordListTooLargeError",
+    "SegmentGoneError",
     "StorageError",
     "TidelogError",
     "TooManyFilesError",
@@ -269,3 +271,7 @@ class LogClosedError(StorageError):
 
 class TooManyFilesError(StorageError):
     """No more files can be opened now. The disk is well, and what was asked can be asked again."""
+
+
+class SegmentGoneError(StorageError):
+    """A segment was deleted, renamed or replaced since it was listed. A fresh look tells what is there now."""

@@ -17,8 +17,17 @@ from typing import IO, Any, NoReturn
 import click
 
 from tidelog import __version__
+from tidelog.cli.cat import cat
 from tidelog.cli.compact import compact
 from tidelog.cli.completion import completion
+from tidelog.cli.diff import diff
+from tidelog.cli.dump_log import dump_log
+from tidelog.cli.explain import explain
+from tidelog.cli.export import export
+from tidelog.cli.fsck import fsck
+from tidelog.cli.load import load
+from tidelog.cli.ls import ls
+from tidelog.cli.reindex import reindex
 from tidelog.cli.warmup import warmup
 from tidelog.errors import InvalidRequestError, TidelogError, UnsupportedError
 
@@ -68,7 +77,7 @@ def cli(traceback: bool) -> None:
     """
 
 
-for command in (compact, completion, warmup):
+for command in (cat, compact, completion, diff, dump_log, explain, export, fsck, load, ls, reindex, warmup):
     cli.add_command(command)
 
 

@@ -1,0 +1,174 @@
+"""`tidelog fsck`: every file of a log directory checked, and mended around what is broken."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tidelog.cli.output import interruptible, print_json, progress, size, table, tell
+
+if TYPE_CHECKING:
+    from tidelog.fsck import Finding, RepairPlan, RepairResult, Report
+    from tidelog.log.config import LogConfig
+
+__all__ = ["fsck"]
+
+_FINDINGS = 1
+
+
+@click.command()
+@click.argument("directories", metavar="DIR...", nargs=-1, required=True)
+@click.option("--deep", is_flag=True, help="Look at every record, and replay producers. Implied by --repair.")
+@click.option("--repair", is_flag=True, help="Mend what can be mended. What goes lies in the quarantine.")
+@click.option("--dry-run", is_flag=True, help="With --repair: tell what would be done. Nothing is changed.")
+@click.option(
+    "--quarantine", metavar="DIR", help="Where a repair keeps what it takes out; by default DIR.tidelog, beside DIR."
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE",
+    help="With --repair: a config of the topics that indexes are rebuilt with (index.interval.bytes=…).",
+)  # fmt: skip
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; by default one per processor.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def fsck(
+    directories: tuple[str, ...],
+    deep: bool,
+    repair: bool,
+    dry_run: bool,
+    quarantine: str | None,
+    settings: tuple[str, ...],
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    """Check every file at or below DIR: roots, partition directories, whole trees.
+
+    Without --repair nothing is written and nothing locked: a broker may have the directories open. Findings have codes
+    that stay the same (docs/fsck.md), and a severity: an error changes what readers are given, or keeps Kafka from
+    starting; a warning Kafka puts right by itself, or it may have been meant; info is for your information.
+
+    With --repair no broker may run. What can be read stays: only the bytes of a broken batch are cut out, batches
+    behind it are found again, indexes and snapshots are rebuilt. Everything that is removed lies in the quarantine,
+    with a manifest. Run it as the user of the broker, or as root: new files then get the owner of the old ones.
+
+    Exit codes: 0 nothing wrong, or nothing any more; 1 findings.
+    """
+    if dry_run and not repair:
+        raise click.UsageError("--dry-run goes with --repair: without it nothing is changed anyway")
+    if settings and not repair:
+        raise click.UsageError("--set goes with --repair: a check takes indexes of any spacing")
+    if repair and not dry_run:
+        _repair(directories, quarantine, _config(settings), jobs, as_json)
+        return
+    from tidelog.fsck import check, plan_repair
+
+    with interruptible() as ensure_wanted, progress("checking", ensure_wanted) as show:
+        report = check(
+            directories, deep=deep or repair, progress=show(", ".join(directories)), jobs=jobs, quarantine=quarantine
+        )
+    plan = plan_repair(report) if repair else None
+    if as_json:
+        planned = {} if plan is None else {"plan": list(plan.lines()), "left": [one.to_dict() for one in plan.left]}
+        print_json(report.to_dict() | planned)
+    else:
+        _show(report)
+        if plan is not None:
+            _show_plan(plan)
+    raise click.exceptions.Exit(0 if report.is_clean else _FINDINGS)
+
+
+def _config(settings: tuple[str, ...]) -> "LogConfig":
+    from tidelog.log.config import LogConfig
+
+    pairs = {}
+    for setting in settings:
+        name, equals, value = (part.strip() for part in setting.partition("="))
+        if not equals or not name:
+            raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--set")
+        pairs[name] = value
+    return LogConfig.from_properties(pairs)
+
+
+def _repair(
+    directories: tuple[str, ...], quarantine: str | None, config: "LogConfig", jobs: int | None, as_json: bool
+) -> None:
+    from tidelog.fsck import repair
+
+    with progress("checking") as show:
+        result = repair(
+            directories, quarantine=quarantine, config=config, progress=show(", ".join(directories)), jobs=jobs
+        )
+    if as_json:
+        print_json(_as_json(result))
+    else:
+        _show(result.before)
+        _show_repaired(result)
+    for failure in result.failures:
+        tell(failure)
+    raise click.exceptions.Exit(0 if result.is_clean else _FINDINGS)
+
+
+# -- what is shown -----------------------------------------------------------------------------------------------
+
+
+def _show(report: "Report") -> None:
+    if report.findings:
+        rows = [(one.severity.value, one.code, _where(one), one.message) for one in report.findings]
+        table(("severity", "code", "where", "what"), rows, "Findings")
+    counts = report.counts
+    click.echo(
+        f"{counts['partitions']:,} partitions, {counts['segments']:,} segments, {counts['batches']:,} batches, "
+        f"{size(report.bytes)}: {_verdict(report)}"
+    )
+
+
+def _verdict(report: "Report") -> str:
+    if report.is_clean:
+        return "nothing wrong"
+    told = report.to_dict()
+    return f"{told['errors']:,} errors, {told['warnings']:,} warnings"
+
+
+def _where(finding: "Finding") -> str:
+    inside = finding.file.removeprefix(f"{finding.root}/") if finding.root is not None else finding.file
+    if finding.position is None:
+        return inside
+    return f"{inside} at {finding.position}" + ("" if finding.size is None else f"+{finding.size}")
+
+
+def _show_plan(plan: "RepairPlan") -> None:
+    lines = list(plan.lines())
+    click.secho("What a repair would do first" if lines else "There is nothing that a repair would do", bold=True)
+    for line in lines:
+        click.echo(line)
+    _show_left(plan.left)
+
+
+def _show_repaired(result: "RepairResult") -> None:
+    if result.done:
+        click.secho("Repaired", bold=True)
+    for line in result.done:
+        click.echo(line)
+    for path in result.quarantine:
+        click.echo(f"quarantine: {path} ({result.pieces:,} pieces, {size(result.bytes)})")
+    _show_left(result.left)
+    if result.done:
+        click.echo(f"checked again: {_verdict(result.after)}")
+
+
+def _show_left(left: "list[Finding]") -> None:
+    if left:
+        click.secho("Left to you", bold=True)
+    for finding in left:
+        click.echo(f"{finding.file}: {finding.message} ({finding.code}); {finding.remedy}")
+
+
+def _as_json(result: "RepairResult") -> dict[str, object]:
+    return {
+        "before": result.before.to_dict(),
+        "after": result.after.to_dict(),
+        "done": result.done,
+        "left": [finding.to_dict() for finding in result.left],
+        "failures": result.failures,
+        "quarantine": result.quarantine,
+        "pieces": result.pieces,
+        "bytes": result.bytes,
+    }

@@ -1,0 +1,157 @@
+"""`tidelog reindex`: indexes and producer snapshots made anew while no broker runs."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidelog.cli.output import interruptible, print_json, progress, size, table, tell
+
+if TYPE_CHECKING:
+    from tidelog.fsck.reindex import Reindexed
+
+__all__ = ["reindex"]
+
+_DIFFERENCES = 1
+_NOT_ALL_DONE = 3
+_INTERRUPTED = 130
+_KINDS = ("index", "timeindex", "txnindex", "snapshot")
+
+
+@click.command()
+@click.argument("directory", metavar="DIR")
+@click.option("--topic", "topics", multiple=True, metavar="T", help="A topic; repeatable. Without it all of them.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE",
+    help="A config of the topics (index.interval.bytes=…, segment.index.bytes=…), or producer.id.expiration.ms=….",
+)  # fmt: skip
+@click.option(
+    "--only", "kinds", multiple=True, type=click.Choice(_KINDS), help="A kind of file; repeatable. Without it all four."
+)
+@click.option("--dry-run", is_flag=True, help="Tell which files would change. Nothing is changed.")
+@click.option("--verify", is_flag=True, help="Only compare: like --dry-run, and exit with 1 if a file would change.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per partition.")
+def reindex(
+    directory: str,
+    topics: tuple[str, ...],
+    settings: tuple[str, ...],
+    kinds: tuple[str, ...],
+    dry_run: bool,
+    verify: bool,
+    as_json: bool,
+) -> None:
+    """Rebuild .index, .timeindex, .txnindex and .snapshot files of the log directory DIR while no broker runs.
+
+    They become what Kafka makes of the log when it finds none of them, byte for byte. The log itself is only read. One
+    that would have to be cut first is left alone: tidelog fsck mends it.
+
+    The directory does not tell the configs of its topics. Give those that differ from Kafka's defaults and matter here:
+    index.interval.bytes, segment.index.bytes, and the broker's producer.id.expiration.ms.
+
+    Run it as the user of the broker, or as root: new files then get the owner of the old ones.
+    """
+    from tidelog.fsck.reindex import ReindexSettings
+
+    parsed = ReindexSettings.parse(dict(_pair(setting) for setting in settings))
+    suffixes = tuple(f".{kind}" for kind in kinds or _KINDS)
+    is_trial = dry_run or verify
+    rows, left = _run(directory, list(dict.fromkeys(topics)) or None, parsed, suffixes, is_trial)
+    _show(rows, is_trial, as_json)
+    bad = [str(row.partition) for row in rows if row.error is not None]
+    if left:
+        tell(f"interrupted: not looked at: {', '.join(left)}")
+        raise click.exceptions.Exit(_INTERRUPTED)
+    if bad:
+        tell(f"left as they are: {', '.join(bad)}")
+        raise click.exceptions.Exit(_NOT_ALL_DONE)
+    if verify and any(row.changes for row in rows):
+        raise click.exceptions.Exit(_DIFFERENCES)
+
+
+def _pair(setting: str) -> tuple[str, str]:
+    name, equals, value = (part.strip() for part in setting.partition("="))
+    if not equals or not name:
+        raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--set")
+    return name, value
+
+
+def _run(
+    directory: str, topics: list[str] | None, settings: Any, suffixes: tuple[str, ...], is_trial: bool
+) -> "tuple[list[Reindexed], list[str]]":
+    """What was done, and the partitions that an interruption left."""
+    from tidelog.fsck.reindex import partitions_in, reindex_partition
+    from tidelog.log.offline_root import OfflineRoot
+
+    rows: list[Reindexed] = []
+    with OfflineRoot(directory) as root, interruptible() as ensure_wanted:
+        partitions = partitions_in(root, topics)
+        try:
+            with progress("comparing" if is_trial else "rebuilding", ensure_wanted) as show:
+                for partition in partitions:
+                    ensure_wanted()
+                    update = show(str(partition))
+                    rows.append(
+                        reindex_partition(
+                            root, partition, settings, kinds=suffixes, write=not is_trial, on_progress=update
+                        )
+                    )
+        except KeyboardInterrupt:
+            pass  # told when the root is let go
+    return rows, [str(partition) for partition in partitions[len(rows) :]]
+
+
+# -- what is shown -----------------------------------------------------------------------------------------------
+
+_STATES = ("equal", "stale", "missing", "extra")
+
+
+def _show(rows: "list[Reindexed]", is_trial: bool, as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            print_json(_as_json(row, is_trial))
+        return
+    table(("partition", "log", *_STATES), [_cells(row) for row in rows], "Compared" if is_trial else "Rebuilt")
+    if is_trial and any(row.changes for row in rows):
+        click.echo()
+        _show_files(rows)
+    for row in rows:
+        if row.error is not None:
+            click.echo(f"{row.partition}: {row.error}")
+        if row.forgotten_producers:
+            click.echo(f"{row.partition}: {_forgotten(row, is_trial)}")
+
+
+def _cells(row: "Reindexed") -> list[str]:
+    if row.error is not None:
+        return [str(row.partition), *["-"] * (len(_STATES) + 1)]
+    states = [str(file.state) for file in row.files]
+    return [str(row.partition), size(row.log_bytes), *(str(states.count(state)) for state in _STATES)]
+
+
+def _show_files(rows: "list[Reindexed]") -> None:
+    table(
+        ("file", "state", "bytes", "rebuilt"),
+        [
+            (f"{row.partition}/{file.name}", str(file.state), str(file.size_before), str(file.size_after))
+            for row in rows
+            for file in row.changes
+        ],
+        "What would change",
+    )
+
+
+def _forgotten(row: "Reindexed", is_trial: bool) -> str:
+    ids = ", ".join(map(str, row.forgotten_producers))
+    verb = "would be" if is_trial else "are"
+    return f"producers {verb} forgotten whose batches are deleted already, and that only a snapshot knew: {ids}"
+
+
+def _as_json(row: "Reindexed", is_trial: bool) -> dict[str, object]:
+    return {
+        "topic": row.partition.topic,
+        "partition": row.partition.partition,
+        "dry_run": is_trial,
+        "log_bytes": row.log_bytes,
+        "files": [{**file._asdict(), "state": str(file.state)} for file in row.files],
+        "forgotten_producers": list(row.forgotten_producers),
+        "error": row.error,
+    }

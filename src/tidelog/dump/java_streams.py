@@ -1,0 +1,41 @@
+"""Compressed streams as Kafka's readers see them: so many plain bytes, and then the end or an exception.
+
+Only streams that `tidelog.records` refuses come here. What can be read before the exception is what the codec had
+handed over by then, block by block.
+"""
+
+from tidelog.dump.java_errors import JavaError
+from tidelog.dump.releases import Release
+from tidelog.errors import DecompressionError
+from tidelog.records.compression import Codec, decompress
+
+__all__ = ["JavaStream", "open_stream"]
+
+
+class JavaStream:
+    """The plain bytes of a stream up to where it breaks."""
+
+    __slots__ = ("_data", "_error", "_position")
+
+    def __init__(self, data: bytes, error: JavaError | None = None) -> None:
+        self._data = data
+        self._error = error
+        self._position = 0
+
+    def read(self, size: int) -> bytes:
+        """`size` bytes, or fewer where the stream ends."""
+        start = self._position
+        self._position = min(start + size, len(self._data))
+        if start + size > len(self._data) and self._error is not None:
+            raise self._error
+        return self._data[start : self._position]
+
+
+def open_stream(codec: Codec, data: memoryview, magic: int, release: Release, *, start: int) -> JavaStream:
+    """Start reading a stream that begins at `start` of its batch; some exceptions come already here."""
+    try:
+        return JavaStream(decompress(codec, data, magic=0 if magic == 0 and codec is Codec.LZ4 else 2))
+    except DecompressionError:
+        from tidelog.dump.broken_streams import broken_stream
+
+        return broken_stream(codec, data, magic, release, start)

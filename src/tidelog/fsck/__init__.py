@@ -1,0 +1,52 @@
+"""Checking, mending and comparing log directories that no broker writes to.
+
+    from tidelog.fsck import check, repair
+
+    report = check("kafka-logs", deep=True)
+    if not report.is_clean:
+        repair("kafka-logs")
+
+What stands here is loaded when it is first used: the kernels come with it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidelog.fsck.checker import check as check
+    from tidelog.fsck.findings import CODES as CODES
+    from tidelog.fsck.findings import Finding as Finding
+    from tidelog.fsck.findings import Report as Report
+    from tidelog.fsck.findings import Severity as Severity
+    from tidelog.fsck.mending import RepairResult as RepairResult
+    from tidelog.fsck.mending import apply as apply
+    from tidelog.fsck.mending import repair as repair
+    from tidelog.fsck.plan import RepairPlan as RepairPlan
+    from tidelog.fsck.plan import plan_repair as plan_repair
+
+_PLACES = {
+    "checker": ("check",),
+    "findings": ("CODES", "Finding", "Report", "Severity"),
+    "plan": ("RepairPlan", "plan_repair"),
+    "mending": ("RepairResult", "apply", "repair"),
+}
+_MODULES = {name: module for module, names in _PLACES.items() for name in names}
+
+__all__ = [
+    "CODES",
+    "Finding",
+    "RepairPlan",
+    "RepairResult",
+    "Report",
+    "Severity",
+    "apply",
+    "check",
+    "plan_repair",
+    "repair",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

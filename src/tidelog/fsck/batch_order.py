@@ -1,0 +1,220 @@
+"""Which batches of a partition stand where their offsets say, and which do not.
+
+The offset of a batch is not under its checksum, so a sound batch may claim any. What can be held against it are its
+neighbours: offsets increase through a file, and stay between the base of its segment and that of the next. A batch
+that fits nowhere else, and exactly between its neighbours if it had another offset, is the one that is wrong. A run of
+batches that belongs, whole, into another segment was put here with its file.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tidelog.fsck.segment_scan import Batches, SegmentFacts
+from tidelog.records.java import MAX_INT32
+
+__all__ = ["Layout", "Placed", "Run", "Shifted", "lay_out", "ordered_mask"]
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+_NOWHERE = 1 << 63
+
+
+class Run(NamedTuple):
+    """Batches that stand one behind the other in one file."""
+
+    segment: int  # number of the segment in whose file they are
+    start: int  # number of the first batch
+    stop: int
+
+    def of(self, segments: Sequence[SegmentFacts]) -> Batches:
+        return segments[self.segment].batches[self.start : self.stop]
+
+
+class Placed(NamedTuple):
+    """A run, and the segment it belongs to."""
+
+    run: Run
+    segment: int
+
+
+class Shifted(NamedTuple):
+    """A batch whose offset is damaged, and the one it must have had."""
+
+    segment: int
+    batch: int
+    offset: int
+
+
+class Layout(NamedTuple):
+    """Where everything belongs."""
+
+    in_place: list[Mask]  # per segment: which batches of its file stay in it as they are
+    moved: list[Placed]  # what belongs to another segment
+    shifted: list[Shifted]  # what fills the hole it stands in, but for its offset
+    out_of_order: list[tuple[int, int]]  # segment and batch: what fits nowhere
+    misnamed: list[tuple[int, int]]  # segment, and the base offset that should be its name
+
+    @property
+    def is_right(self) -> bool:
+        return not self.moved and not self.shifted and not self.out_of_order and not self.misnamed
+
+
+def lay_out(segments: Sequence[SegmentFacts], closed_at: int | None = None) -> Layout:
+    """Find a place for every sound batch of a partition, whose log end was written down when it was closed."""
+    in_place: list[Mask] = []
+    shifted: list[Shifted] = []
+    strange: list[Run] = []
+    out_of_order: list[tuple[int, int]] = []
+    bases, misnamed = _right_bases(segments)
+    for number, facts in enumerate(segments):
+        low, high = _range_of(bases, number)
+        batches = facts.batches
+        fits = (batches["first"] >= low) & (batches["last"] < high)
+        behind = closed_at if number + 1 == len(segments) else high
+        is_longer = closed_at is not None and number + 1 == len(segments) and facts.next_offset > closed_at
+        if not fits.all() or is_longer or (batches["first"][1:] <= batches["last"][:-1]).any():
+            for batch, offset in _shifted_in(facts, low, behind):
+                fits[batch] = False
+                shifted.append(Shifted(number, batch, offset))
+            is_shifted = {one.batch for one in shifted if one.segment == number}
+            inside = np.flatnonzero(fits)
+            is_ordered = ordered_mask(batches["first"][inside], batches["last"][inside])
+            fits[inside[~is_ordered]] = False
+            out_of_order += [(number, int(batch)) for batch in inside[~is_ordered]]
+            outside = (batches["first"] < low) | (batches["last"] >= high)
+            outside[list(is_shifted)] = False
+            strange += [Run(number, start, stop) for start, stop in _runs(outside)]
+        in_place.append(fits)
+    moved = []
+    for run in strange:
+        target = _place_for(run, segments, bases, in_place)
+        if target is None:
+            out_of_order += [(run.segment, batch) for batch in range(run.start, run.stop)]
+        else:
+            moved.append(Placed(run, target))
+    return _without_collisions(Layout(in_place, moved, shifted, sorted(out_of_order), misnamed), segments)
+
+
+def _right_bases(segments: Sequence[SegmentFacts]) -> tuple[list[int], list[tuple[int, int]]]:
+    """The base offsets that the segments should be named after, and which are not.
+
+    A name is wrong if the file before reaches beyond it, or the file itself begins before it, and all would be well
+    if it were the first offset in the file.
+    """
+    bases = [facts.base_offset for facts in segments]
+    misnamed = []
+    for number, facts in enumerate(segments):
+        if not len(facts.batches) or not ordered_mask(facts.batches["first"], facts.batches["last"]).all():
+            continue
+        first, last = int(facts.batches["first"][0]), int(facts.batches["last"][-1])
+        reached = segments[number - 1].next_offset - 1 if number and len(segments[number - 1].batches) else -1
+        following = bases[number + 1] if number + 1 < len(bases) else _NOWHERE
+        is_wrong = first < bases[number] or reached >= bases[number]
+        if is_wrong and reached < first and last < following and (number == 0 or bases[number - 1] < first):
+            bases[number] = first
+            misnamed.append((number, first))
+    return bases, misnamed
+
+
+def _shifted_in(facts: SegmentFacts, low: int, high: int | None) -> list[tuple[int, int]]:
+    """Batches that would fill the hole they stand in exactly, had they another offset; and that offset.
+
+    The neighbours must be sound and next to it: then the length of the hole is no accident.
+    """
+    batches = facts.batches
+    first, last, position = batches["first"], batches["last"], batches["position"]
+    before = np.concatenate(([low], last[:-1] + 1))
+    behind = np.concatenate((first[1:], [-1 if high is None else high]))
+    fills = (before + (last - first) + 1 == behind) & (first != before) & (before >= low)
+    ends = position + batches["size"]
+    is_joined = np.concatenate(([True], position[1:] == ends[:-1]))
+    if len(position):
+        is_joined[0] = position[0] == 0
+    suspects = np.flatnonzero(fills & is_joined & (len(batches) > 1))
+    return [(int(batch), int(before[batch])) for batch in suspects]
+
+
+def _range_of(bases: Sequence[int], number: int) -> tuple[int, int]:
+    """The offsets that belong to a segment."""
+    base = bases[number]
+    following = bases[number + 1] if number + 1 < len(bases) else _NOWHERE
+    return base, min(following, base + MAX_INT32 + 1)
+
+
+def _runs(which: Mask) -> list[tuple[int, int]]:
+    """Where a mask is set, as pairs of first and behind the last."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], which, [False])).astype(np.int8)))
+    return [(int(start), int(stop)) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _place_for(run: Run, segments: Sequence[SegmentFacts], bases: Sequence[int], in_place: list[Mask]) -> int | None:
+    """The one segment that a whole run belongs to; None if its offsets are not to be believed."""
+    batches = run.of(segments)
+    if not ordered_mask(batches["first"], batches["last"]).all():
+        return None
+    first, last = int(batches["first"][0]), int(batches["last"][-1])
+    target = bisect_left(bases, first + 1) - 1
+    if target < 0 or target == run.segment:
+        return None
+    low, high = _range_of(bases, target)
+    if not low <= first <= last < high:
+        return None
+    there = segments[target].batches[in_place[target]]
+    if _overlaps(there, first, last):
+        return None
+    touches = {low} | set((there["last"] + 1).tolist())
+    is_joined = first in touches or last + 1 in set(there["first"].tolist()) or last + 1 == high
+    return target if is_joined else None
+
+
+def _overlaps(batches: Batches, first: int, last: int) -> bool:
+    return bool(((batches["first"] <= last) & (batches["last"] >= first)).any())
+
+
+def _without_collisions(layout: Layout, segments: Sequence[SegmentFacts]) -> Layout:
+    """Of runs that want the same place, the first gets it."""
+    kept: list[Placed] = []
+    refused: list[tuple[int, int]] = []
+    for placed in layout.moved:
+        batches = placed.run.of(segments)
+        first, last = int(batches["first"][0]), int(batches["last"][-1])
+        if any(_overlaps(other.run.of(segments), first, last) for other in kept):
+            refused += [(placed.run.segment, batch) for batch in range(placed.run.start, placed.run.stop)]
+        else:
+            kept.append(placed)
+    return layout._replace(moved=kept, out_of_order=sorted([*layout.out_of_order, *refused]))
+
+
+def ordered_mask(first: Any, last: Any) -> Mask:
+    """Which batches to keep so that offsets increase: as many as possible.
+
+    >>> ordered_mask(np.array([0, 5, 1034, 15, 20]), np.array([4, 9, 1038, 19, 24])).tolist()
+    [True, True, False, True, True]
+    """
+    if (first[1:] > last[:-1]).all():
+        return np.ones(len(first), np.bool_)
+    return _longest(first.tolist(), last.tolist())
+
+
+def _longest(first: list[int], last: list[int]) -> Mask:
+    """The longest sequence of intervals of which each begins behind the one before."""
+    tails: list[int] = []  # of the chains of each length, the smallest end
+    at: list[int] = []  # and whose it is
+    before: list[int] = []
+    for number, (begin, end) in enumerate(zip(first, last, strict=True)):
+        length = bisect_left(tails, begin)
+        before.append(at[length - 1] if length else -1)
+        if length == len(tails):
+            tails.append(end)
+            at.append(number)
+        elif end < tails[length]:
+            tails[length] = end
+            at[length] = number
+    keep = np.zeros(len(first), np.bool_)
+    number = at[-1]
+    while number >= 0:
+        keep[number] = True
+        number = before[number]
+    return keep

@@ -1,0 +1,162 @@
+"""Checking directories: every file of every partition of every root below some paths.
+
+Nothing is written and nothing is locked, so a live broker's directories can be looked at as well. Segments are read by
+several threads: the kernels, and the reading itself, leave Python to the others meanwhile.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+from tidelog.errors import StorageError
+from tidelog.fsck.findings import Report
+from tidelog.fsck.partition_check import PartitionCheck
+from tidelog.fsck.places import find_places
+from tidelog.fsck.quarantine import explained_offsets, quarantine_of
+from tidelog.fsck.root_files import LogEnds, RootFiles
+from tidelog.fsck.segment_scan import SegmentFacts
+from tidelog.fsck.topic_ids import note_topic_ids
+from tidelog.log.files import ReadFileSystem
+from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.names import LOG_SUFFIX, TopicPartition, is_delete_directory
+
+__all__ = ["Checked", "check", "check_places"]
+
+Progress = Callable[[int, int], None]  # bytes read so far, and in all
+_AHEAD = 4  # segments per thread that may wait to be compared
+
+
+class Checked(NamedTuple):
+    """A check, and what it knows: what a repair starts from."""
+
+    report: Report
+    roots: list[RootFiles]
+    partitions: list[PartitionCheck]
+
+
+def check(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    deep: bool = False,
+    progress: Progress | None = None,
+    jobs: int | None = None,
+    quarantine: str | None = None,
+    fs: ReadFileSystem | None = None,
+) -> Report:
+    """Check all that lies at or below some paths: roots, partition directories, trees.
+
+    With `deep` every record is looked at, decompressed where need be, and producer snapshots are compared with a replay
+    of the log. What an earlier repair has taken out is looked up in its quarantine, beside the root or where it is said
+    to be.
+    """
+    return check_places(paths, deep=deep, progress=progress, jobs=jobs, quarantine=quarantine, fs=fs).report
+
+
+def check_places(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    deep: bool = False,
+    progress: Progress | None = None,
+    jobs: int | None = None,
+    quarantine: str | None = None,
+    fs: ReadFileSystem | None = None,
+    held_roots: Collection[str] = (),
+    held_markers: Collection[str] = (),
+) -> Checked:
+    """`check`, with everything that was found out. A repair holds the locks of roots, and marks of their clean stop."""
+    names = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    fs = LocalFileSystem() if fs is None else fs
+    report = Report(tuple(names), deep)
+    roots: list[RootFiles] = []
+    checks: list[PartitionCheck] = []
+    for place in find_places(fs, names):
+        is_ours = place.path in held_roots
+        root = RootFiles(fs, place, is_marker_held=place.path in held_markers, is_ours=is_ours)
+        roots.append(root)
+        explained = explained_offsets(fs, quarantine or quarantine_of(place.path), place.path)
+        for partition in place.partitions:
+            if is_delete_directory(partition.name):
+                continue
+            try:
+                known = explained.get(partition.name, ())
+                checks.append(PartitionCheck(fs, partition, root, deep=deep, explained=known))
+            except StorageError as error:
+                root.notes.add("FILE-READ", partition.path, str(error), partition=partition.topic_partition)
+    _run(checks, report, progress, jobs or os.cpu_count() or 1)
+    for one in checks:
+        one.look_again()
+    note_topic_ids(fs, checks)
+    for root in roots:
+        root.check_offsets(_ends_in(root, checks))
+        report.add(root.notes.findings)
+    for one in checks:
+        report.add(one.notes.findings)
+    report.counts.update(roots=len(roots), partitions=len(checks))
+    report.sort()
+    checked = Checked(report, roots, checks)
+    report.evidence = checked
+    return checked
+
+
+def _ends_in(root: RootFiles, checks: Sequence[PartitionCheck]) -> dict[TopicPartition, LogEnds]:
+    inside = {place.path for place in root.place.partitions}
+    return {
+        one.place.topic_partition: one.ends
+        for one in checks
+        if one.place.path in inside and one.place.is_live and one.ends is not None
+    }
+
+
+def _run(checks: Sequence[PartitionCheck], report: Report, progress: Progress | None, jobs: int) -> None:
+    """Read all segments, some ahead of the partition that is being compared."""
+    total = sum(stat.size for one in checks for name, stat in one.files.stats.items() if name.endswith(LOG_SUFFIX))
+    done = _Counter(total, progress)
+    segments = ((one, base) for one in checks for base in one.files.bases)
+    with ThreadPoolExecutor(jobs) as pool:
+        results: Iterator[SegmentFacts | None]
+        if jobs == 1:
+            results = (one.scan(base, done.add) for one, base in segments)
+        else:
+            results = _in_order(pool, segments, done.add, ahead=_AHEAD * jobs)
+        for one in checks:
+            found = [facts for _ in one.files.bases if (facts := next(results)) is not None]
+            one.finish(found)
+            report.counts["segments"] += len(found)
+            report.counts["batches"] += sum(len(facts.batches) for facts in found)
+            report.counts["records"] += sum(facts.records for facts in found)
+            report.bytes += sum(facts.size for facts in found)
+
+
+def _in_order(
+    pool: ThreadPoolExecutor,
+    segments: Iterator[tuple[PartitionCheck, int]],
+    on_bytes: Callable[[int], None],
+    *,
+    ahead: int,
+) -> Iterator[SegmentFacts | None]:
+    waiting: deque[Future[SegmentFacts | None]] = deque()
+    for one, base in segments:
+        waiting.append(pool.submit(one.scan, base, on_bytes))
+        if len(waiting) >= ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+class _Counter:
+    """Bytes that were read, by all threads together."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total = total
+        self._progress = progress
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self._done += count
+            if self._progress is not None:
+                self._progress(self._done, self._total)

@@ -1,0 +1,154 @@
+"""Findings about leader epochs: those in the batches, and those in `leader-epoch-checkpoint`.
+
+The epoch of a batch is not under its checksum; the checkpoint is all there is to hold it to.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tidelog.errors import CheckpointError
+from tidelog.fsck.batch_order import Layout
+from tidelog.fsck.findings import Severity
+from tidelog.fsck.notes import Notes
+from tidelog.fsck.segment_scan import SegmentFacts
+from tidelog.log.checkpoints import EpochEntry, read_epochs
+from tidelog.log.files import ReadFileSystem, join
+from tidelog.log.names import LEADER_EPOCH_CHECKPOINT
+
+__all__ = ["WrongEpoch", "check_epochs", "epochs_of_log", "folded"]
+
+_MOST_BATCHES = 3  # so many, and no more, are taken for damaged batches rather than for a damaged checkpoint
+
+
+class WrongEpoch(NamedTuple):
+    """A batch whose epoch is damaged, and the one it must have had."""
+
+    segment: int
+    batch: int
+    epoch: int
+
+
+def epochs_of_log(segments: Sequence[SegmentFacts], layout: Layout) -> list[EpochEntry]:
+    """The epochs as a recovery of the whole log would write them down."""
+    found: list[EpochEntry] = []
+    for number, facts in enumerate(segments):
+        batches = facts.batches[layout.in_place[number]]
+        epochs = batches["epoch"]
+        highest = np.maximum.accumulate(epochs) if len(epochs) else epochs
+        known = found[-1].epoch if found else -1
+        before = np.concatenate(([known], np.maximum(highest[:-1], known))) if len(epochs) else epochs
+        news = np.flatnonzero(epochs > before).tolist()
+        found += [EpochEntry(int(epochs[at]), int(batches["first"][at])) for at in news]
+    return found
+
+
+def folded(entries: Sequence[EpochEntry], log_start: int) -> list[EpochEntry]:
+    """The entries of a log that begins at `log_start`: the one it lies in begins there."""
+    before = [entry for entry in entries if entry.start_offset <= log_start]
+    behind = [entry for entry in entries if entry.start_offset > log_start]
+    return [*(EpochEntry(entry.epoch, log_start) for entry in before[-1:]), *behind]
+
+
+def check_epochs(
+    notes: Notes,
+    fs: ReadFileSystem,
+    directory: str,
+    segments: Sequence[SegmentFacts],
+    layout: Layout,
+    *,
+    log_start: int | None,
+    is_compacted: bool,
+) -> list[WrongEpoch]:
+    """Compare checkpoint and log. `log_start` None: nobody knows, and the checkpoint is believed."""
+    path = join(directory, LEADER_EPOCH_CHECKPOINT)
+    in_log = epochs_of_log(segments, layout)
+    if fs.stat(path) is None:
+        if in_log:
+            notes.add("EPO-MISSING", path, f"batches of {len(in_log)} leader epochs, and no checkpoint")
+        return []
+    try:
+        entries = read_epochs(fs, path)
+    except CheckpointError as error:
+        notes.add("EPO-FORMAT", path, str(error).removeprefix(f"{path}: "))
+        return []
+    if not segments:
+        return []
+    if any(entry.epoch < 0 or entry.start_offset < 0 for entry in entries) or not _increases(entries):
+        notes.add("EPO-ENTRY", path, "epochs and offsets do not increase")
+        return []
+    first, end = segments[0].base_offset, segments[-1].next_offset
+    if not entries:
+        if in_log:
+            notes.add("EPO-MISSING", path, f"batches of {len(in_log)} leader epochs, and no entry")
+        return []
+    start = max(first, entries[0].start_offset if log_start is None else log_start)
+    if entries[0].start_offset < first:
+        notes.add(
+            "EPO-START", path, f"epoch {entries[0].epoch} begins at {entries[0].start_offset}, the log at {first}",
+            offsets=(entries[0].start_offset, first - 1),
+        )  # fmt: skip
+    wrong = _contradicted(entries, segments, layout, start)
+    if wrong and len(wrong) <= _MOST_BATCHES and _is_damage_of_batches(wrong, segments):
+        for one in wrong:
+            row = segments[one.segment].batches[one.batch]
+            notes.add(
+                "LOG-EPOCH", segments[one.segment].path,
+                f"leader epoch {row['epoch']}, the checkpoint says {one.epoch}", position=int(row["position"]), size=16,
+                offsets=(int(row["first"]), int(row["last"])),
+            )  # fmt: skip
+        return wrong
+    is_whole = layout.is_right and not any(facts.damage for facts in segments)
+    known, expected = (
+        [entry for entry in folded(them, start) if entry.start_offset < end] for them in (entries, in_log)
+    )
+    if wrong:
+        row = segments[wrong[0].segment].batches[wrong[0].batch]
+        message = f"it says epoch {wrong[0].epoch} of offset {row['first']}, the log says {row['epoch']}"
+        notes.add("EPO-ENTRY", path, message)
+    elif is_whole and not is_compacted and in_log and known != expected:
+        notes.add("EPO-ENTRY", path, f"it says {_text(known)}, the log says {_text(expected)}")
+    elif entries[-1].start_offset > end and is_whole:
+        notes.add(
+            "EPO-ENTRY", path, f"epoch {entries[-1].epoch} begins at {entries[-1].start_offset}, the log ends at {end}",
+            severity=Severity.WARNING,
+        )  # fmt: skip
+    return []
+
+
+def _contradicted(
+    entries: Sequence[EpochEntry], segments: Sequence[SegmentFacts], layout: Layout, log_start: int
+) -> list[WrongEpoch]:
+    """The batches whose epoch is not that of the entry they fall under."""
+    starts = np.array([entry.start_offset for entry in entries], np.int64)
+    epochs = np.array([-1, *(entry.epoch for entry in entries)], np.int64)
+    wrong = []
+    for number, facts in enumerate(segments):
+        batches: Any = facts.batches
+        if not len(batches):
+            continue
+        at_first = epochs[np.searchsorted(starts, np.maximum(batches["first"], log_start), "right")]
+        at_last = epochs[np.searchsorted(starts, batches["last"], "right")]
+        is_wrong = ((batches["epoch"] != at_first) | (batches["epoch"] != at_last)) & layout.in_place[number]
+        # A batch without an epoch is one of the old formats, or of a time before the first entry.
+        is_wrong &= (batches["last"] >= log_start) & ~(
+            (batches["epoch"] == -1) & ((batches["magic"] < 2) | (at_last == -1))
+        )
+        wrong += [WrongEpoch(number, int(batch), int(at_last[batch])) for batch in np.flatnonzero(is_wrong)]
+    return wrong
+
+
+def _is_damage_of_batches(wrong: Sequence[WrongEpoch], segments: Sequence[SegmentFacts]) -> bool:
+    """Whether the checkpoint is to be believed rather than these batches: most of the log agrees with it."""
+    total = sum(len(facts.batches) for facts in segments)
+    return all(one.epoch >= 0 for one in wrong) and 2 * len(wrong) < total
+
+
+def _increases(entries: Sequence[EpochEntry]) -> bool:
+    pairs = zip(entries, entries[1:], strict=False)
+    return all(one.epoch < other.epoch and one.start_offset < other.start_offset for one, other in pairs)
+
+
+def _text(entries: Sequence[EpochEntry]) -> str:
+    return ", ".join(f"{epoch} from {start}" for epoch, start in entries[-4:]) or "nothing"

@@ -1,0 +1,218 @@
+"""What a check can find: codes that stay the same from release to release, and the report that holds them.
+
+A code is the kind of file and what is wrong with it, `LOG-CRC`. Its severity says what follows if nobody does anything:
+
+    error     a reader is given something else than was written, or Kafka does not start
+    warning   Kafka puts it right by itself, or is slower, or something is missing that may have been meant to be
+    info      worth knowing
+
+docs/fsck.md lists them all, from the table below.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from tidelog.log.names import TopicPartition
+
+__all__ = ["CODES", "Code", "Finding", "Report", "Severity"]
+
+
+class Severity(StrEnum):
+    """How bad it is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+ERROR, WARNING, INFO = Severity
+
+
+class Code(NamedTuple):
+    """A kind of finding."""
+
+    severity: Severity  # the usual one; where a file is decides in some cases
+    meaning: str
+    remedy: str
+
+
+_REPAIR = "tidelog fsck --repair"
+_CUT = f"{_REPAIR} moves these bytes to the quarantine and keeps everything around them"
+_MEND = f"{_REPAIR} writes the right value in its place"
+_REBUILD = f"{_REPAIR} rebuilds it from the log"
+_MOVE = f"{_REPAIR} moves it to the quarantine"
+_REWRITE = f"{_REPAIR} writes it anew from what is known"
+
+CODES: dict[str, Code] = {
+    # The log.
+    "LOG-CRC": Code(ERROR, "the checksum of a batch does not match its bytes", _CUT),
+    "LOG-LENGTH": Code(ERROR, "bytes in the middle of a segment are no batch", _CUT),
+    "LOG-TAIL": Code(WARNING, "the last segment ends inside a batch", _CUT),
+    "LOG-TORN": Code(ERROR, "a segment that is not the last ends inside a batch", _CUT),
+    "LOG-ZEROS": Code(ERROR, "a segment ends with zeros", _CUT),
+    "LOG-MAGIC": Code(ERROR, "a batch of a version that does not exist", _MEND),
+    "LOG-CODEC": Code(ERROR, "a batch of a compression that does not exist", _CUT),
+    "LOG-RECORDS": Code(ERROR, "the records of a batch cannot be read, though its checksum holds", _CUT),
+    "LOG-DELTAS": Code(ERROR, "the offsets of records lie outside their batch", _CUT),
+    "LOG-TIMES": Code(INFO, "the largest timestamp of a batch is not that of its records", "none: it was written so"),
+    "LOG-OFFSET": Code(ERROR, "the offset of a batch is damaged, and its neighbours tell the right one", _MEND),
+    "LOG-ORDER": Code(ERROR, "a batch whose offsets do not lie between those of its neighbours", _CUT),
+    "LOG-RANGE": Code(
+        ERROR, "a batch whose offsets belong to another segment", f"{_REPAIR} moves it to the segment it belongs to"
+    ),
+    "LOG-GAP": Code(
+        WARNING,
+        "offsets are missing in a log that does not look compacted",
+        "restore the batches from a replica; in a compacted topic it is as it should be",
+    ),
+    "LOG-EPOCH": Code(ERROR, "the leader epoch of a batch is not the one the epoch checkpoint knows", _MEND),
+    # Segments and what lies beside them.
+    "SEG-NAME": Code(ERROR, "a segment that is named after another offset than its first", f"{_REPAIR} renames it"),
+    "SEG-NO-LOG": Code(ERROR, "an index without its segment", _MOVE),
+    "IDX-MISSING": Code(WARNING, "a segment without its offset index", _REBUILD),
+    "IDX-SIZE": Code(WARNING, "an offset index that does not end with a whole entry", _REBUILD),
+    "IDX-ZEROS": Code(ERROR, "an offset index that ends with zeros, which Kafka takes for entries", _REBUILD),
+    "IDX-ORDER": Code(ERROR, "an offset index whose entries do not increase", _REBUILD),
+    "IDX-ENTRY": Code(ERROR, "an entry of an offset index that the log contradicts", _REBUILD),
+    "IDX-STALE": Code(WARNING, "an offset index that ends long before its segment", _REBUILD),
+    "TIX-MISSING": Code(ERROR, "a segment without its time index", _REBUILD),
+    "TIX-SIZE": Code(WARNING, "a time index that does not end with a whole entry", _REBUILD),
+    "TIX-ZEROS": Code(ERROR, "a time index that ends with zeros, which Kafka takes for entries", _REBUILD),
+    "TIX-ORDER": Code(ERROR, "a time index whose entries do not increase", _REBUILD),
+    "TIX-ENTRY": Code(ERROR, "an entry of a time index that the log contradicts", _REBUILD),
+    "TIX-STALE": Code(ERROR, "a time index that does not know the largest timestamp of its segment", _REBUILD),
+    "TXN-SIZE": Code(WARNING, "a transaction index that does not end with a whole entry", _REBUILD),
+    "TXN-VERSION": Code(ERROR, "an entry of a transaction index of an unknown version", _REBUILD),
+    "TXN-ENTRY": Code(ERROR, "an entry of a transaction index that the log contradicts", _REBUILD),
+    "TXN-MISSING": Code(ERROR, "an aborted transaction that no transaction index names", _REBUILD),
+    "SNP-FORMAT": Code(WARNING, "a producer snapshot that cannot be read", _REBUILD),
+    "SNP-STATE": Code(ERROR, "a producer snapshot that the log contradicts", _REBUILD),
+    "SNP-MISSING": Code(ERROR, "no producer snapshot at all, though there are producers", _REBUILD),
+    "SNP-STRAY": Code(WARNING, "a producer snapshot that belongs to no segment", _MOVE),
+    # The other files of a partition.
+    "EPO-FORMAT": Code(ERROR, "a leader epoch checkpoint that cannot be read", _REWRITE),
+    "EPO-MISSING": Code(WARNING, "no leader epoch checkpoint, though batches have epochs", _REWRITE),
+    "EPO-ENTRY": Code(ERROR, "a leader epoch checkpoint that the log contradicts", _REWRITE),
+    "EPO-START": Code(
+        WARNING,
+        "leader epochs that begin before the log does: segments may be missing at its start",
+        f"restore the segments from a replica; {_REPAIR} takes the log as it is",
+    ),
+    "PAR-METADATA": Code(
+        ERROR,
+        "partition.metadata is missing or cannot be read",
+        f"{_REPAIR} writes it where another partition of the topic has the id; kafka-topics --describe shows it",
+    ),
+    "PAR-TOPIC-ID": Code(
+        ERROR, "two partitions of a topic name different topic ids", "restore partition.metadata from a replica"
+    ),
+    "PAR-NAME": Code(ERROR, "a file with a suffix of a segment and no offset in its name", _MOVE),
+    "PAR-FOREIGN": Code(WARNING, "a file that Kafka did not write", _MOVE),
+    "PAR-LEFTOVER": Code(
+        WARNING, "what an interrupted compaction left", f"{_REPAIR} settles it as Kafka does when it starts"
+    ),
+    "PAR-DELETED": Code(INFO, "a file that is on its way out", "Kafka removes it"),
+    "PAR-EMPTY": Code(WARNING, "a partition directory without a segment", "Kafka makes an empty one at the log start"),
+    # Roots.
+    "ROOT-META": Code(
+        ERROR, "meta.properties is missing or cannot be read", "restore it from a backup, or format the storage anew"
+    ),
+    "ROOT-FOREIGN": Code(ERROR, "a directory whose name is not that of a partition: Kafka does not start", _MOVE),
+    "ROOT-FILE": Code(INFO, "a file that Kafka did not write", "none: Kafka passes over it"),
+    "ROOT-DUPLICATE": Code(
+        ERROR, "two directories of the same partition: Kafka does not start", "move one away; see tidelog diff"
+    ),
+    "ROOT-UNCLEAN": Code(INFO, "the root was not closed in good order", "Kafka recovers its logs when it starts"),
+    "CHK-MISSING": Code(WARNING, "a checkpoint of the root is missing", _REWRITE),
+    "CHK-FORMAT": Code(ERROR, "a checkpoint of the root cannot be read", _REWRITE),
+    "CHK-UNKNOWN": Code(WARNING, "a checkpoint names a partition that is not there", _REWRITE),
+    "CHK-RANGE": Code(ERROR, "a checkpoint names an offset that the log does not reach", _REWRITE),
+    # Any file.
+    "FILE-READ": Code(ERROR, "a file or directory that cannot be read", "see to its permissions and to the disk"),
+    "FILE-OWNER": Code(
+        WARNING, "a file that the owner of its directory may not write", f"{_REPAIR} gives it the owner's rights"
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as it should be."""
+
+    code: str
+    severity: Severity
+    root: str | None
+    topic_partition: TopicPartition | None
+    file: str  # its whole path
+    position: int | None
+    size: int | None
+    offsets: tuple[int, int] | None  # first and last
+    message: str
+    remedy: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a JSON object."""
+        partition = self.topic_partition
+        return {
+            "code": self.code,
+            "severity": self.severity.value,
+            "root": self.root,
+            "topic": None if partition is None else partition.topic,
+            "partition": None if partition is None else partition.partition,
+            "file": self.file,
+            "position": self.position,
+            "size": self.size,
+            "offsets": None if self.offsets is None else list(self.offsets),
+            "message": self.message,
+            "remedy": self.remedy,
+        }
+
+
+@dataclass
+class Report:
+    """All findings of a check, and how much was looked at."""
+
+    paths: tuple[str, ...] = ()
+    is_deep: bool = False
+    findings: list[Finding] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)  # roots, partitions, segments, batches, records, files
+    bytes: int = 0
+    evidence: object = field(default=None, repr=False, compare=False)  # what a repair is planned from
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing worse than info was found."""
+        return all(finding.severity is INFO for finding in self.findings)
+
+    def of(self, severity: Severity) -> Iterator[Finding]:
+        """The findings of one severity."""
+        return (finding for finding in self.findings if finding.severity is severity)
+
+    def codes(self) -> set[str]:
+        """The codes that were found, those of info left out."""
+        return {finding.code for finding in self.findings if finding.severity is not INFO}
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        self.findings.extend(findings)
+
+    def sort(self) -> None:
+        """Order findings by file and position."""
+        self.findings.sort(key=lambda finding: (finding.file, finding.position or 0, finding.code))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a JSON object."""
+        severities = Counter(finding.severity for finding in self.findings)
+        return {
+            "paths": list(self.paths),
+            "deep": self.is_deep,
+            "clean": self.is_clean,
+            **{
+                f"{severity.value}s" if severity is not INFO else "infos": severities[severity] for severity in Severity
+            },
+            **{name: self.counts[name] for name in ("roots", "partitions", "segments", "batches", "records")},
+            "bytes": self.bytes,
+            "findings": [finding.to_dict() for finding in self.findings],
+        }

@@ -1,0 +1,166 @@
+"""Findings about offset and time indexes, compared with the batches of their segment.
+
+Which offset an entry of an offset index carries has changed: releases up to 1.1 wrote the first offset of an append,
+those from 2.0 on its last, and until 3.9.0 an append could hold several batches. The time index carried the offset of
+the record that has the timestamp until 3.6, and since then the last offset of its batch. All of these are right.
+
+While a segment is the last one its indexes are longer than their entries, zeros behind; a crash leaves them so. After
+a clean stop, or in any other segment, Kafka takes zeros for entries.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from tidelog.fsck.notes import Notes
+from tidelog.fsck.segment_scan import SegmentFacts
+from tidelog.records.batch import MAGIC
+
+__all__ = ["check_offset_index", "check_time_index"]
+
+_OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
+_TIME_ENTRY = np.dtype([("time", ">i8"), ("offset", ">i4")])
+_MUCH_BEHIND = 64 * 1024  # bytes without an entry, and so many times the usual distance: the index is stale
+_TIMES_USUAL = 8
+_UNKNOWN_USUAL = 1 << 20
+
+Rows = np.ndarray[Any, np.dtype[Any]]
+
+
+def check_offset_index(notes: Notes, path: str, data: bytes, facts: SegmentFacts, *, is_open: bool) -> None:
+    """Compare an `.index` with its segment. `is_open`: zeros at its end are room for more."""
+    entries = _written(notes, "IDX", path, data, _OFFSET_ENTRY, is_open)
+    batches = facts.batches
+    if entries is None:
+        return
+    offsets = entries["offset"].astype(np.int64) + facts.base_offset
+    positions = entries["position"].astype(np.int64)
+    if not _increases(notes, "IDX-ORDER", path, offsets, _OFFSET_ENTRY.itemsize):
+        return
+    if not _increases(notes, "IDX-ORDER", path, positions, _OFFSET_ENTRY.itemsize):
+        return
+    if is_open:  # the log may have grown since it was read
+        is_read = positions < facts.size
+        offsets, positions = offsets[is_read], positions[is_read]
+    number = np.searchsorted(batches["position"], positions)
+    inside = np.minimum(number, max(len(batches) - 1, 0))
+    if len(batches):
+        is_start = (number < len(batches)) & (batches["position"][inside] == positions)
+        is_right = is_start & _is_offset_of(batches, inside, offsets)
+    else:
+        is_right = np.zeros(len(offsets), np.bool_)
+    is_right |= _in_damage(facts, positions)
+    for wrong in np.flatnonzero(~is_right)[:1].tolist():
+        count = int((~is_right).sum())
+        more = f", and {count - 1} more entries are wrong" if count > 1 else ""
+        notes.add(
+            "IDX-ENTRY", path,
+            f"entry {wrong} says that offset {offsets[wrong]} is at {positions[wrong]}, the log does not{more}",
+            position=wrong * _OFFSET_ENTRY.itemsize, size=_OFFSET_ENTRY.itemsize,
+            offsets=(int(offsets[wrong]), int(offsets[wrong])),
+        )  # fmt: skip
+    if is_right.all() and not is_open:
+        _note_stale(notes, path, positions, facts)
+
+
+def _is_offset_of(batches: Rows, number: Rows, offsets: Rows) -> Any:
+    """Whether an offset is the first of the batch an entry points to, or the last of it or of one appended with it."""
+    first, last = batches["first"][number], batches["last"][number]
+    ends = np.minimum(np.searchsorted(batches["last"], offsets), len(batches) - 1)
+    is_an_end = (batches["last"][ends] == offsets) & (offsets >= last)
+    is_legacy = batches["magic"][number] < MAGIC
+    before = np.where(number > 0, batches["last"][number - 1], first - 1)
+    return (offsets == first) | is_an_end | (is_legacy & (offsets > before) & (offsets <= last))
+
+
+def _note_stale(notes: Notes, path: str, positions: Rows, facts: SegmentFacts) -> None:
+    last = int(positions[-1]) if len(positions) else 0
+    steps = np.diff(np.concatenate(([0], positions)))
+    usual = int(steps.max()) if len(steps) else _UNKNOWN_USUAL // _TIMES_USUAL
+    behind = facts.sound_end - last
+    starts = int((facts.batches["position"] > last).sum())
+    if behind > max(_MUCH_BEHIND, _TIMES_USUAL * usual) and starts > 1:
+        notes.add(
+            "IDX-STALE", path, f"the last {behind} bytes of the segment have no entry", position=len(positions) * 8
+        )
+
+
+def check_time_index(notes: Notes, path: str, data: bytes, facts: SegmentFacts, *, is_open: bool) -> None:
+    """Compare a `.timeindex` with its segment."""
+    entries = _written(notes, "TIX", path, data, _TIME_ENTRY, is_open)
+    batches = facts.batches
+    if entries is None:
+        return
+    offsets = entries["offset"].astype(np.int64) + facts.base_offset
+    times = entries["time"].astype(np.int64)
+    size = _TIME_ENTRY.itemsize
+    if not _increases(notes, "TIX-ORDER", path, times, size):
+        return
+    if not _increases(notes, "TIX-ORDER", path, offsets, size, or_stays=True):
+        return
+    if is_open:
+        is_read = offsets < max(facts.next_offset, facts.base_offset + 1)
+        offsets, times = offsets[is_read], times[is_read]
+    if len(batches):
+        holder = np.searchsorted(batches["last"], offsets)
+        inside = np.minimum(holder, len(batches) - 1)
+        largest = np.maximum.accumulate(batches["time"])
+        is_right = (holder < len(batches)) & (batches["time"][inside] == times) & (largest[inside] == times)
+        is_right &= offsets >= batches["first"][inside]
+        # A broker that was told to store the oldest format kept the times it had been sent in the index alone.
+        is_right |= (holder < len(batches)) & (batches["magic"][inside] == 0)
+    else:
+        is_right = np.zeros(len(offsets), np.bool_)
+    if facts.damage:
+        return  # what the damaged batches held is not known
+    for wrong in np.flatnonzero(~is_right)[:1].tolist():
+        count = int((~is_right).sum())
+        more = f", and {count - 1} more entries are wrong" if count > 1 else ""
+        notes.add(
+            "TIX-ENTRY", path,
+            f"entry {wrong} says that {times[wrong]} is reached at offset {offsets[wrong]}, the log does not{more}",
+            position=wrong * size, size=size, offsets=(int(offsets[wrong]), int(offsets[wrong])),
+        )  # fmt: skip
+    known = int(times[-1]) if len(times) else -1
+    if is_right.all() and not is_open and known < facts.max_timestamp_ms:
+        notes.add(
+            "TIX-STALE", path,
+            f"it ends with the timestamp {known}, the segment has {facts.max_timestamp_ms}", position=len(times) * size,
+        )  # fmt: skip
+
+
+def _written(notes: Notes, kind: str, path: str, data: bytes, entry: Any, is_open: bool) -> Rows | None:
+    """The entries of an index, without the zeros behind them; None if those are a finding of their own."""
+    size = entry.itemsize
+    if len(data) % size:
+        notes.add(f"{kind}-SIZE", path, f"{len(data)} bytes, an entry takes {size}", position=len(data) // size * size)
+    rows = np.frombuffer(data[: len(data) // size * size], entry)
+    raw = np.frombuffer(rows.tobytes(), np.uint8).reshape(-1, size)
+    used = np.flatnonzero(raw.any(axis=1))
+    count = int(used[-1]) + 1 if len(used) else 0
+    if count < len(rows) and not (len(rows) == 1 and count == 0):
+        if not is_open:
+            notes.add(
+                f"{kind}-ZEROS", path, f"{len(rows) - count} entries of zeros at its end",
+                position=count * size, size=(len(rows) - count) * size,
+            )  # fmt: skip
+            return None
+        return rows[:count]
+    return rows
+
+
+def _increases(notes: Notes, code: str, path: str, values: Rows, size: int, *, or_stays: bool = False) -> bool:
+    steps = np.diff(values)
+    wrong = np.flatnonzero((steps < 0) if or_stays else (steps <= 0))
+    if len(wrong):
+        at = int(wrong[0]) + 1
+        notes.add(code, path, f"entry {at} has {values[at]} behind {values[at - 1]}", position=at * size, size=size)
+    return not len(wrong)
+
+
+def _in_damage(facts: SegmentFacts, positions: Rows) -> Any:
+    """Which positions lie in bytes that are no batch: nothing can be said of their entries."""
+    result = np.zeros(len(positions), np.bool_)
+    for damage in facts.damage:
+        result |= (positions >= damage.position) & (positions < damage.end)
+    return result

@@ -1,0 +1,99 @@
+"""A file system on which no `.log` file can lose a byte.
+
+Indexes and snapshots are rebuilt by loading a log the way a broker does after a crash, and such a start cuts what it
+does not like. After a repair there is nothing to cut; should there be, it ends here and the bytes stay.
+"""
+
+from tidelog.errors import StorageError
+from tidelog.log.files import FileLock, FileStat, FileSystem, ReadFile, WriteFile
+from tidelog.log.names import LOG_SUFFIX, PARTITION_METADATA
+from tidelog.records.varint import Buffer
+
+__all__ = ["KeptLogs"]
+
+
+class KeptLogs:
+    """The files of `below`; logs cannot be cut, renamed or removed, and the topic id is nobody's business."""
+
+    def __init__(self, below: FileSystem) -> None:
+        self._below = below
+
+    def list(self, directory: str) -> "list[str]":
+        return self._below.list(directory)
+
+    def stat(self, path: str) -> FileStat | None:
+        return None if path.endswith(f"/{PARTITION_METADATA}") else self._below.stat(path)
+
+    def open(self, path: str) -> ReadFile:
+        return self._below.open(path)
+
+    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
+        file = self._below.open_write(path, create=create)
+        return _KeptFile(file) if path.endswith(LOG_SUFFIX) else file
+
+    def rename(self, source: str, target: str) -> None:
+        _ensure_no_log(source, "be renamed")
+        self._below.rename(source, target)
+
+    def remove(self, path: str) -> bool:
+        _ensure_no_log(path, "be removed")
+        return self._below.remove(path)
+
+    def make_directory(self, path: str) -> None:
+        self._below.make_directory(path)
+
+    def remove_directory(self, path: str) -> bool:
+        raise StorageError(f"{path}: a repair removes no directory")
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        self._below.set_modified(path, modified_ms)
+
+    def sync_directory(self, path: str) -> None:
+        self._below.sync_directory(path)
+
+    def lock(self, path: str, *, shared: bool = False) -> FileLock:
+        return self._below.lock(path, shared=shared)
+
+
+def _ensure_no_log(path: str, deed: str) -> None:
+    if path.endswith(LOG_SUFFIX):
+        raise StorageError(f"{path}: recovery would have it {deed}, though it was found sound")
+
+
+class _KeptFile:
+    """A log that is open."""
+
+    def __init__(self, below: WriteFile) -> None:
+        self.path = below.path
+        self._below = below
+
+    @property
+    def size(self) -> int:
+        return self._below.size
+
+    @property
+    def descriptor(self) -> int | None:
+        return self._below.descriptor
+
+    def read(self, position: int, size: int) -> bytes:
+        return self._below.read(position, size)
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        return self._below.read_into(position, target)
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        raise StorageError(f"{self.path}: recovery would write to it")
+
+    def resize(self, size: int) -> None:
+        if size < self._below.size:
+            raise StorageError(f"{self.path}: recovery would cut it to {size} bytes, though it was found sound")
+
+    def sync(self) -> None:
+        self._below.sync()
+
+    def close(self) -> None:
+        self._below.close()
+
+
+def _is_a_file_system(fs: KeptLogs) -> FileSystem:  # for the type checker
+    return fs

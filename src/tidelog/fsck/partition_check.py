@@ -1,0 +1,267 @@
+"""One partition: its files are listed, its segments read, and everything else compared with what was read."""
+
+import os
+from collections.abc import Callable, Sequence
+
+from tidelog.errors import CheckpointError, StorageError
+from tidelog.fsck.batch_order import Layout, lay_out
+from tidelog.fsck.epoch_check import WrongEpoch, check_epochs, epochs_of_log
+from tidelog.fsck.findings import Severity
+from tidelog.fsck.index_check import check_offset_index, check_time_index
+from tidelog.fsck.log_check import GapRules, note_damage, note_gaps, note_layout
+from tidelog.fsck.notes import Notes
+from tidelog.fsck.partition_files import PartitionFiles
+from tidelog.fsck.places import PartitionPlace
+from tidelog.fsck.producer_check import SnapshotCheck
+from tidelog.fsck.root_files import LogEnds, RootFiles
+from tidelog.fsck.segment_scan import SegmentFacts, scan_segment
+from tidelog.fsck.txn_check import TxnReplay, check_txn_index
+from tidelog.log.checkpoints import read_epochs
+from tidelog.log.files import ReadFileSystem, join, opened, read_whole
+from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.names import (
+    CLEANER_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
+    INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+from tidelog.log.partition_metadata import read_topic_id
+
+__all__ = ["PartitionCheck"]
+
+OnBytes = Callable[[int], None]
+
+
+class PartitionCheck:
+    """The check of one partition directory. First `scan` every segment, in any order and thread, then `finish`."""
+
+    def __init__(
+        self,
+        fs: ReadFileSystem,
+        place: PartitionPlace,
+        root: RootFiles,
+        *,
+        deep: bool,
+        explained: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        self.place = place
+        self.notes = Notes(root.place.path, place.topic_partition)
+        self.files = PartitionFiles(fs, place.path, place.topic_partition)
+        self.segments: list[SegmentFacts] = []
+        self.layout = Layout([], [], [], [], [])
+        self.wrong_epochs: list[WrongEpoch] = []
+        self.is_compacted = False
+        self._fs = fs
+        self._root = root
+        self._deep = deep
+        self._explained = explained
+        self._is_live = place.is_live and root.place.has_files
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def scan(self, base_offset: int, on_bytes: OnBytes = lambda count: None) -> SegmentFacts | None:
+        """Read one segment; None if that was not possible, which is noted."""
+        path = self.files.path(base_offset, LOG_SUFFIX)
+        try:
+            with opened(self._fs.open(path)) as file:
+                return scan_segment(file, base_offset, deep=self._deep, on_bytes=on_bytes)
+        except StorageError as error:
+            if self._fs.stat(path) is not None:  # else a live broker has removed it
+                self.notes.add("FILE-READ", path, str(error))
+            return None
+
+    @property
+    def ends(self) -> LogEnds | None:
+        """Where the log begins and ends, by its sound batches."""
+        if not self.segments:
+            return None
+        behind = [self.segments[-1].base_offset]
+        for facts, which in zip(self.segments, self.layout.in_place, strict=True):
+            if which.any():
+                behind.append(int(facts.batches["last"][which].max()) + 1)
+        for segment, batch, offset in self.layout.shifted:
+            row = self.segments[segment].batches[batch]
+            behind.append(offset + int(row["last"] - row["first"]) + 1)
+        behind += [int(placed.run.of(self.segments)["last"].max()) + 1 for placed in self.layout.moved]
+        return LogEnds(self.segments[0].base_offset, max(behind))
+
+    # -- comparing -----------------------------------------------------------------------------------------------
+
+    def finish(self, segments: Sequence[SegmentFacts]) -> None:
+        """Look at everything, now that the segments have been read."""
+        self.segments = list(segments)
+        self.layout = lay_out(self.segments, self._closed_at)
+        self.is_compacted = self._was_cleaned() or any(facts.looks_compacted for facts in self.segments)
+        self._check_names()
+        self._check_metadata()
+        self._check_logs()
+        for facts in self.segments:
+            self._check_indexes(facts)
+        self._check_producers()
+        if isinstance(self._fs, LocalFileSystem):
+            self._check_owners()
+
+    def look_again(self) -> None:
+        """Of a directory that a broker is changing, believe only what is found twice."""
+        if not self._root.is_in_use or all(finding.severity is Severity.INFO for finding in self.notes.findings):
+            return
+        again = PartitionCheck(self._fs, self.place, self._root, deep=self._deep, explained=self._explained)
+        again.finish([facts for base in again.files.bases if (facts := again.scan(base)) is not None])
+        before = {(finding.code, finding.file, finding.position) for finding in self.notes.findings}
+        self.notes.findings = [
+            finding
+            for finding in again.notes.findings
+            if finding.severity is Severity.INFO or (finding.code, finding.file, finding.position) in before
+        ]
+
+    def _was_cleaned(self) -> bool:
+        cleaned = self._root.offset_of(CLEANER_CHECKPOINT, self.place.topic_partition) if self._is_live else None
+        return cleaned is not None and cleaned > 0
+
+    @property
+    def _closed_at(self) -> int | None:
+        """The log end when the root was closed in good order."""
+        if not self._is_clean:
+            return None
+        return self._root.offset_of(RECOVERY_POINT_CHECKPOINT, self.place.topic_partition)
+
+    @property
+    def log_start(self) -> int | None:
+        """The log start, or None where no checkpoint can tell."""
+        if not self._is_live or not self._root.is_known(LOG_START_CHECKPOINT):
+            return None
+        first = self.segments[0].base_offset if self.segments else 0
+        return max(self._root.offset_of(LOG_START_CHECKPOINT, self.place.topic_partition) or 0, first)
+
+    @property
+    def start_by_epochs(self) -> int | None:
+        """The log start by the leader epochs, if they begin inside the first segment: deleting records folds them."""
+        try:
+            entries = read_epochs(self._fs, join(self.files.directory, LEADER_EPOCH_CHECKPOINT))
+        except CheckpointError:
+            return None
+        in_log = epochs_of_log(self.segments, self.layout)
+        if not entries or not in_log or not in_log[0].start_offset < entries[0].start_offset:
+            return None
+        return entries[0].start_offset if entries[0].start_offset <= self.segments[-1].next_offset else None
+
+    @property
+    def _is_clean(self) -> bool:
+        return self._is_live and self._root.is_clean
+
+    def _check_names(self) -> None:
+        files, notes = self.files, self.notes
+        for name in files.misnamed:
+            notes.add("PAR-NAME", join(files.directory, name), "Kafka cannot tell which offset it begins at")
+        for name in files.foreign:
+            notes.add("PAR-FOREIGN", join(files.directory, name), "not a file of a partition")
+        for name in files.leftovers:
+            notes.add("PAR-LEFTOVER", join(files.directory, name), "a compaction did not come to its end")
+        for name in files.deleted:
+            notes.add("PAR-DELETED", join(files.directory, name), "it waits to be removed")
+        for name in files.orphans:
+            notes.add("SEG-NO-LOG", join(files.directory, name), "its .log file is missing")
+        if not files.bases:
+            notes.add("PAR-EMPTY", files.directory, "there is no .log file")
+
+    def _check_metadata(self) -> None:
+        path = join(self.files.directory, PARTITION_METADATA)
+        meta = self._root.meta
+        is_needed = self._is_live and meta is not None and meta.version >= 1
+        try:
+            if read_topic_id(self._fs, path) is None and is_needed and not self._is_quorum:
+                self.notes.add("PAR-METADATA", path, "it is missing: the broker would set the directory aside")
+        except CheckpointError as error:
+            self.notes.add("PAR-METADATA", path, str(error).removeprefix(f"{path}: "))
+
+    @property
+    def _is_quorum(self) -> bool:
+        return self.place.topic_partition.topic == CLUSTER_METADATA_TOPIC
+
+    def _check_logs(self) -> None:
+        is_clean = self._is_clean and not self._root.is_in_use
+        for number, facts in enumerate(self.segments):
+            is_last = number == len(self.segments) - 1
+            note_damage(self.notes, facts, is_last=is_last, is_clean=is_clean)
+        note_layout(self.notes, self.segments, self.layout)
+        rules = GapRules(
+            log_start=self.log_start or 0, is_compacted=self.is_compacted or self._is_quorum, explained=self._explained
+        )
+        note_gaps(self.notes, self.segments, self.layout, rules)
+        self.wrong_epochs = check_epochs(
+            self.notes, self._fs, self.files.directory, self.segments, self.layout,
+            log_start=self.log_start, is_compacted=self.is_compacted,
+        )  # fmt: skip
+
+    def _check_indexes(self, facts: SegmentFacts) -> None:
+        base, notes = facts.base_offset, self.notes
+        is_last = facts is self.segments[-1]
+        is_open = is_last and not self._is_clean
+        path = self.files.path(base, INDEX_SUFFIX)
+        data = self._content(path, base, INDEX_SUFFIX)
+        if data is not None:
+            check_offset_index(notes, path, data, facts, is_open=is_open)
+        elif not is_open or facts.size:
+            notes.add("IDX-MISSING", path, "Kafka reads the whole segment to make one")
+        path = self.files.path(base, TIME_INDEX_SUFFIX)
+        data = self._content(path, base, TIME_INDEX_SUFFIX)
+        if data is not None:
+            check_time_index(notes, path, data, facts, is_open=is_open)
+        elif facts.max_timestamp_ms >= 0:
+            notes.add("TIX-MISSING", path, "Kafka makes an empty one: lookups by time pass over the segment")
+
+    def _content(self, path: str, base: int, suffix: str) -> bytes | None:
+        if not self.files.has(base, suffix):
+            return None
+        try:
+            return read_whole(self._fs, path)
+        except StorageError as error:
+            if self._fs.stat(path) is not None:
+                self.notes.add("FILE-READ", path, str(error))
+            return b""
+
+    def _check_producers(self) -> None:
+        snapshots = SnapshotCheck(self.notes, self._fs, self.files.directory, self.files.snapshots)
+        snapshots.read_all()
+        ends = self.ends
+        if ends is None:
+            return
+        if any(facts.damage for facts in self.segments) or not self.layout.is_right:
+            return  # what the damaged batches did is not known, nor where the log ends
+        snapshots.note_strays(self.files.bases, ends.end)
+        replay = TxnReplay()
+        for facts in self.segments:
+            path = self.files.path(facts.base_offset, TXN_INDEX_SUFFIX)
+            data = self._content(path, facts.base_offset, TXN_INDEX_SUFFIX)
+            check_txn_index(
+                self.notes, path, data, list(replay.aborted_in(facts.steps)),
+                first_offset=ends.first, is_compacted=self.is_compacted,
+            )  # fmt: skip
+        start = self.log_start or 0
+        has_producers = any(facts.has_producers and facts.next_offset > start for facts in self.segments)
+        snapshots.note_missing(has_producers=has_producers, is_clean=self._is_clean)
+        if self._deep:
+            snapshots.compare(
+                self.segments, log_start=max(self.log_start or 0, ends.first), is_compacted=self.is_compacted
+            )
+
+    def _check_owners(self) -> None:
+        """Files that the owner of the directory may not write: a broker that runs as that user cannot start."""
+        try:
+            directory = os.stat(self.files.directory)
+            for name in self.files.stats:
+                path = join(self.files.directory, name)
+                file = os.stat(path)
+                is_own = file.st_uid == directory.st_uid
+                may = file.st_mode & (0o200 if is_own else 0o020 if file.st_gid == directory.st_gid else 0o002)
+                if not may and directory.st_uid != 0:
+                    message = f"it belongs to user {file.st_uid}, the directory to {directory.st_uid}"
+                    self.notes.add("FILE-OWNER", path, message, severity=Severity.WARNING)
+        except OSError:
+            return  # a file went while we looked

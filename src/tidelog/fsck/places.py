@@ -1,0 +1,109 @@
+"""What lies below a path: roots, partition directories, and trees that hold them."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tidelog.errors import InvalidRequestError, InvalidTopicError, StorageError
+from tidelog.log.files import ReadFileSystem, join, parent_of
+from tidelog.log.names import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    LOG_SUFFIX,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    REMOTE_INDEX_CACHE,
+    TopicPartition,
+    is_delete_directory,
+    is_future_directory,
+    is_stray_directory,
+    parse_directory_name,
+)
+
+__all__ = ["PartitionPlace", "RootPlace", "find_places"]
+
+_ROOT_FILES = (
+    META_PROPERTIES, CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT,
+)  # fmt: skip
+
+
+class PartitionPlace(NamedTuple):
+    """A partition directory."""
+
+    path: str
+    topic_partition: TopicPartition
+    is_live: bool  # not on its way out or in
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+class RootPlace(NamedTuple):
+    """A directory of partition directories."""
+
+    path: str
+    partitions: tuple[PartitionPlace, ...]
+    has_files: bool  # the files that a broker keeps there; a copy of some partitions has none
+    is_wanted: bool = True  # to be looked at itself, and not only for what it says of its partitions
+
+
+def find_places(fs: ReadFileSystem, paths: Sequence[str]) -> list[RootPlace]:
+    """The roots at or below some paths. A partition directory by itself is the only partition of its parent."""
+    found: list[RootPlace] = []
+    for path in paths:
+        path = path.rstrip("/") or "/"
+        stat = fs.stat(path)
+        if stat is None or not stat.is_directory:
+            raise InvalidRequestError(f"{path} is no directory: name a log directory, a partition directory, or a tree")
+        places = list(_below(fs, path))
+        if not places:
+            raise InvalidRequestError(
+                f"{path} holds no log directory: one has files like {META_PROPERTIES} or orders-0/"
+            )
+        found += [place for place in places if place not in found]
+    return found
+
+
+def _below(fs: ReadFileSystem, path: str) -> Iterator[RootPlace]:
+    names = fs.list(path)
+    has_files = any(name in names for name in _ROOT_FILES)
+    place = _partition(path)
+    if place is not None and not has_files and any(name.endswith(LOG_SUFFIX) for name in names):
+        root = parent_of(path)
+        yield RootPlace(root, (place,), _has_root_files(fs, root), is_wanted=False)
+        return
+    directories = [name for name in names if _is_directory(fs, join(path, name))]
+    partitions = [place for name in directories if (place := _partition(join(path, name))) is not None]
+    if has_files or any(_is_partition(fs, place.path) for place in partitions):
+        yield RootPlace(path, tuple(partitions), has_files)
+        return
+    for name in directories:
+        if name != REMOTE_INDEX_CACHE:
+            yield from _below(fs, join(path, name))
+
+
+def _partition(path: str) -> PartitionPlace | None:
+    name = path.rpartition("/")[2]
+    try:
+        partition = parse_directory_name(name)
+    except InvalidTopicError:
+        return None
+    is_marked = is_delete_directory(name) or is_stray_directory(name) or is_future_directory(name)
+    return PartitionPlace(path, partition, not is_marked)
+
+
+def _has_root_files(fs: ReadFileSystem, path: str) -> bool:
+    return any(fs.stat(join(path, name)) is not None for name in _ROOT_FILES)
+
+
+def _is_partition(fs: ReadFileSystem, path: str) -> bool:
+    return any(name.endswith(LOG_SUFFIX) for name in fs.list(path))
+
+
+def _is_directory(fs: ReadFileSystem, path: str) -> bool:
+    try:
+        stat = fs.stat(path)
+    except StorageError:
+        return False
+    return stat is not None and stat.is_directory

@@ -1,0 +1,304 @@
+"""What a repair would do, decided from what a check found. Nothing is touched here.
+
+    plan = plan_repair(check("kafka-logs"))
+    for line in plan.lines(): ...
+
+A repair works in rounds: leftovers of an interrupted compaction come first, since they decide which segments there are;
+what lies in the log is next; the files of the root follow when it is known where the logs end. Each round ends with
+another check.
+"""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from tidelog.fsck.batch_order import Layout
+from tidelog.fsck.checker import Checked
+from tidelog.fsck.epoch_check import epochs_of_log, folded
+from tidelog.fsck.findings import Finding, Report, Severity
+from tidelog.fsck.partition_check import PartitionCheck
+from tidelog.fsck.root_plan import RootPlan, plan_root
+from tidelog.fsck.segment_scan import SegmentFacts
+from tidelog.fsck.topic_ids import known_topic_id
+from tidelog.log.checkpoints import EpochEntry
+from tidelog.log.files import ReadFileSystem
+from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.names import CLUSTER_METADATA_TOPIC, LOG_SUFFIX
+from tidelog.records.batch import MAGIC
+
+__all__ = ["Cut", "Mend", "NewSegment", "PartitionPlan", "RepairPlan", "plan_checked", "plan_repair"]
+
+_CODES_SET_ASIDE = ("PAR-NAME", "PAR-FOREIGN", "SEG-NO-LOG", "SNP-FORMAT", "SNP-STATE", "SNP-STRAY")
+_EPOCH_CODES = ("EPO-FORMAT", "EPO-MISSING", "EPO-ENTRY", "EPO-START")
+_NOT_OURS = ("ROOT-META", "ROOT-DUPLICATE", "PAR-TOPIC-ID", "FILE-READ")
+_REBUILT_KINDS = ("IDX-", "TIX-", "TXN-")
+
+
+class Cut(NamedTuple):
+    """Bytes that go to the quarantine."""
+
+    path: str
+    position: int
+    size: int
+    code: str
+    why: str
+    missing: tuple[int, int] | None  # offsets that are not in the log any more
+
+
+class Mend(NamedTuple):
+    """Bytes that are written over, because the right ones are known."""
+
+    path: str
+    position: int
+    data: bytes
+    code: str
+    why: str
+
+
+class Piece(NamedTuple):
+    """A range of a file."""
+
+    path: str
+    start: int
+    end: int
+
+
+class NewSegment(NamedTuple):
+    """A segment as it will be; without pieces it is removed, unless it is the last one."""
+
+    base_offset: int
+    pieces: tuple[Piece, ...]
+
+
+@dataclass
+class PartitionPlan:
+    """What is done to one partition directory in one round."""
+
+    check: PartitionCheck
+    settle: bool = False  # leftovers, before anything else
+    set_aside: list[Finding] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+    mends: list[Mend] = field(default_factory=list)
+    renames: list[tuple[str, str]] = field(default_factory=list)  # of segments that have the wrong name
+    groups: list[list[NewSegment]] = field(default_factory=list)  # each replaced in one step
+    rebuild: set[int] = field(default_factory=set)  # bases of segments that get new indexes
+    reload: bool = False
+    recover_from: int | None = None  # the first offset behind which everything is recovered
+    epochs: list[EpochEntry] | None = None
+    topic_id: uuid.UUID | None = None
+    gaps: list[Finding] = field(default_factory=list)  # taken as they are
+    owners: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (
+            self.settle or self.set_aside or self.cuts or self.mends or self.renames or self.groups or self.rebuild
+            or self.reload or self.epochs is not None or self.topic_id is not None or self.gaps or self.owners
+        )  # fmt: skip
+
+    def lines(self) -> Iterator[str]:
+        """What is done, in words."""
+        name = self.check.place.name
+        if self.settle:
+            yield f"{name}: settle what an interrupted compaction left, as Kafka does when it starts; then look again"
+        for finding in self.set_aside:
+            yield f"{finding.file}: to the quarantine ({finding.code})"
+        for cut in self.cuts:
+            yield f"{cut.path}: bytes {cut.position} to {cut.position + cut.size - 1} to the quarantine ({cut.code})"
+        for mend in self.mends:
+            yield f"{mend.path}: {mend.why} ({mend.code})"
+        for source, target in self.renames:
+            yield f"{source}: renamed to {target.rpartition('/')[2]} (SEG-NAME)"
+        for group in self.groups:
+            for segment in group:
+                deed = "written anew from what is sound" if segment.pieces else "emptied or removed"
+                yield f"{name}: segment {segment.base_offset} is {deed}"
+        for base in sorted(self.rebuild):
+            yield f"{name}: indexes of segment {base} are rebuilt"
+        if self.epochs is not None:
+            yield f"{name}: leader-epoch-checkpoint is written anew with {len(self.epochs)} epochs"
+        if self.topic_id is not None:
+            yield f"{name}: partition.metadata is written with the topic id of the other partitions"
+        if self.reload:
+            yield f"{name}: producer snapshots are brought up to date"
+        for finding in self.gaps:
+            yield f"{name}: the missing offsets {finding.offsets} are noted in the manifest ({finding.code})"
+        for finding in self.owners:
+            yield f"{finding.file}: owner and mode of its directory ({finding.code})"
+
+
+@dataclass
+class RepairPlan:
+    """What one round of a repair would do, and what is left to people."""
+
+    partitions: list[PartitionPlan] = field(default_factory=list)
+    roots: list[RootPlan] = field(default_factory=list)
+    left: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        return all(one.is_empty for one in self.partitions) and all(one.is_empty for one in self.roots)
+
+    def lines(self) -> Iterator[str]:
+        """What would be done, in words."""
+        for partition in self.partitions:
+            yield from partition.lines()
+        for root in self.roots:
+            yield from root.lines()
+
+
+def plan_repair(report: Report, *, fs: ReadFileSystem | None = None) -> RepairPlan:
+    """What the first round of a repair would do about the findings of a check."""
+    assert isinstance(report.evidence, Checked)
+    return plan_checked(report.evidence, fs or LocalFileSystem())
+
+
+def plan_checked(checked: Checked, fs: ReadFileSystem) -> RepairPlan:
+    """The plan of one round."""
+    plan = RepairPlan()
+    for one in checked.partitions:
+        partition = _plan_partition(one, checked, fs, plan.left)
+        if not partition.is_empty:
+            plan.partitions.append(partition)
+    is_log_sound = all(not one.groups and not one.settle and not one.cuts for one in plan.partitions)
+    for root in checked.roots:
+        plan.left += [finding for finding in root.notes.findings if finding.code in _NOT_OURS and _is_bad(finding)]
+        if is_log_sound:  # else it is not known yet where the logs end
+            done = plan_root(root, [one for one in checked.partitions if one.notes.root == root.place.path], plan.left)
+            if not done.is_empty:
+                plan.roots.append(done)
+    return plan
+
+
+def _is_bad(finding: Finding) -> bool:
+    return finding.severity is not Severity.INFO
+
+
+def _plan_partition(one: PartitionCheck, checked: Checked, fs: ReadFileSystem, left: list[Finding]) -> PartitionPlan:
+    plan = PartitionPlan(one)
+    bad = [finding for finding in one.notes.findings if _is_bad(finding)]
+    left += [finding for finding in bad if finding.code in _NOT_OURS]
+    if one.files.leftovers:
+        plan.settle = True
+        return plan
+    plan.set_aside = [finding for finding in bad if finding.code in _CODES_SET_ASIDE]
+    plan.owners = [finding for finding in bad if finding.code == "FILE-OWNER"]
+    plan.gaps = [finding for finding in bad if finding.code == "LOG-GAP" and finding.offsets is not None]
+    if any(finding.code == "PAR-METADATA" for finding in bad):
+        plan.topic_id = known_topic_id(fs, one.place.topic_partition.topic, checked.partitions)
+        if plan.topic_id is None:
+            left += [finding for finding in bad if finding.code == "PAR-METADATA"]
+    _plan_log(plan, one, bad, left)
+    if plan.mends or plan.renames:  # and then look again: what else is wrong may be a consequence
+        return PartitionPlan(one, mends=plan.mends, renames=plan.renames)
+    bases = {facts.path.rpartition("/")[2].partition(".")[0]: facts.base_offset for facts in one.segments}
+    for finding in bad:
+        if finding.code.startswith(_REBUILT_KINDS):
+            plan.rebuild.add(bases[finding.file.rpartition("/")[2].partition(".")[0]])
+    codes = {finding.code for finding in bad}
+    plan.reload = plan.reload or bool(plan.rebuild or codes & {"SNP-FORMAT", "SNP-STATE", "SNP-MISSING", "PAR-EMPTY"})
+    if codes & set(_EPOCH_CODES):
+        start = max(one.log_start or 0, one.segments[0].base_offset) if one.segments else 0
+        plan.epochs = folded(epochs_of_log(one.segments, one.layout), _known_start(one, start))
+    return plan
+
+
+def _known_start(one: PartitionCheck, start: int) -> int:
+    """The log start; where no checkpoint can tell, what the leader epochs say."""
+    return start if one.log_start is not None else max(start, one.start_by_epochs or 0)
+
+
+# -- the log -----------------------------------------------------------------------------------------------------------
+
+
+def _plan_log(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Finding], left: list[Finding]) -> None:
+    if one.place.topic_partition.topic == CLUSTER_METADATA_TOPIC:
+        # A metadata log without some of its records is another cluster.
+        left += [finding for finding in bad if finding.code.startswith("LOG-") and finding.code != "LOG-GAP"]
+        return
+    segments, layout = one.segments, one.layout
+    for number, base in layout.misnamed:
+        plan.renames.append((segments[number].path, one.files.path(base, LOG_SUFFIX)))
+    for shifted in layout.shifted:
+        row = segments[shifted.segment].batches[shifted.batch]
+        path = segments[shifted.segment].path
+        why = f"the offset {row['first']} at {row['position']} becomes {shifted.offset}"
+        # The field holds the first offset of a batch; of an entry of the old formats it holds the last.
+        offset = shifted.offset + (int(row["last"] - row["first"]) if row["magic"] < MAGIC else 0)
+        plan.mends.append(Mend(path, int(row["position"]), offset.to_bytes(8, "big"), "LOG-OFFSET", why))
+    for wrong in one.wrong_epochs:
+        row = segments[wrong.segment].batches[wrong.batch]
+        path = segments[wrong.segment].path
+        why = f"the leader epoch {row['epoch']} at {row['position']} becomes {wrong.epoch}"
+        data = wrong.epoch.to_bytes(4, "big", signed=True)
+        plan.mends.append(Mend(path, int(row["position"]) + 12, data, "LOG-EPOCH", why))
+    for facts in segments:
+        for damage in facts.damage:
+            if damage.right_magic is not None:
+                why = f"the magic at {damage.position} becomes {damage.right_magic}"
+                plan.mends.append(Mend(facts.path, damage.position + 16, bytes([damage.right_magic]), "LOG-MAGIC", why))
+    if plan.mends or plan.renames:
+        return
+    contents = [_content(number, segments, layout) for number in range(len(segments))]
+    is_changed = [content != _whole(facts) for content, facts in zip(contents, segments, strict=True)]
+    if not any(is_changed):
+        return
+    plan.cuts = [cut for number in range(len(segments)) for cut in _cuts(number, segments, layout)]
+    changed = [number for number, changes in enumerate(is_changed) if changes]
+    if layout.moved:
+        changed = list(range(changed[0], changed[-1] + 1))
+        groups = [changed]
+    else:
+        groups = [[number] for number in changed]
+    plan.groups = [[NewSegment(segments[number].base_offset, contents[number]) for number in group] for group in groups]
+    plan.reload = True
+    plan.recover_from = segments[changed[0]].base_offset
+
+
+def _whole(facts: SegmentFacts) -> tuple[Piece, ...]:
+    return (Piece(facts.path, 0, facts.size),) if facts.size else ()
+
+
+def _content(number: int, segments: Sequence[SegmentFacts], layout: Layout) -> tuple[Piece, ...]:
+    """The bytes that belong into a segment, in the order of their offsets."""
+    facts = segments[number]
+    own = facts.batches[layout.in_place[number]]
+    found = [
+        (int(row["first"]), Piece(facts.path, int(row["position"]), int(row["position"] + row["size"]))) for row in own
+    ]
+    for placed in layout.moved:
+        if placed.segment == number:
+            path = segments[placed.run.segment].path
+            found += [
+                (int(row["first"]), Piece(path, int(row["position"]), int(row["position"] + row["size"])))
+                for row in placed.run.of(segments)
+            ]
+    merged: list[Piece] = []
+    for _, piece in sorted(found):
+        if merged and merged[-1].path == piece.path and merged[-1].end == piece.start:
+            merged[-1] = merged[-1]._replace(end=piece.end)
+        else:
+            merged.append(piece)
+    return tuple(merged)
+
+
+def _cuts(number: int, segments: Sequence[SegmentFacts], layout: Layout) -> Iterator[Cut]:
+    """The bytes of a file that belong nowhere."""
+    facts = segments[number]
+    pieces = [(damage.position, damage.size, damage.code, damage.why) for damage in facts.damage]
+    for segment, batch in layout.out_of_order:
+        if segment == number:
+            row = facts.batches[batch]
+            why = f"offsets {row['first']} to {row['last']} do not fit between those of the neighbours"
+            pieces.append((int(row["position"]), int(row["size"]), "LOG-ORDER", why))
+    kept = facts.batches[layout.in_place[number]]
+    following = segments[number + 1].base_offset if number + 1 < len(segments) else None
+    for position, size, code, why in sorted(pieces):
+        at = int(np.searchsorted(kept["position"], position))
+        first = int(kept["last"][at - 1]) + 1 if at else facts.base_offset
+        last = int(kept["first"][at]) - 1 if at < len(kept) else None if following is None else following - 1
+        missing = (first, last) if last is not None and last >= first else None
+        yield Cut(facts.path, position, size, code, why, missing)

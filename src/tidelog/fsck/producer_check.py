@@ -1,0 +1,144 @@
+"""Findings about producer snapshots: whether they can be read, and, where everything is read, what they say."""
+
+from collections.abc import Mapping, Sequence
+
+from tidelog.errors import CorruptIndexError, StorageError, TidelogError
+from tidelog.fsck.findings import Severity
+from tidelog.fsck.notes import Notes
+from tidelog.fsck.segment_scan import ProducerStep, SegmentFacts
+from tidelog.log.clock import ManualClock
+from tidelog.log.files import ReadFileSystem, join, read_whole
+from tidelog.log.names import SNAPSHOT_SUFFIX, file_name
+from tidelog.log.origin import AppendOrigin
+from tidelog.log.overlay_files import OverlayFileSystem
+from tidelog.log.producer_append import ProducerAppendInfo
+from tidelog.log.producer_entry import ProducerEntry
+from tidelog.log.producer_snapshot import parse_snapshot
+from tidelog.log.producer_state import ProducerStateManager
+
+__all__ = ["SnapshotCheck"]
+
+_EXPIRATION_MS = 86_400_000
+
+
+class SnapshotCheck:
+    """The snapshots of one partition."""
+
+    def __init__(self, notes: Notes, fs: ReadFileSystem, directory: str, offsets: Sequence[int]) -> None:
+        self._notes = notes
+        self._fs = fs
+        self._directory = directory
+        self._offsets = sorted(offsets)
+        self._read: dict[int, list[ProducerEntry]] = {}
+
+    def _path(self, offset: int) -> str:
+        return join(self._directory, file_name(offset, SNAPSHOT_SUFFIX))
+
+    def read_all(self) -> None:
+        """Find those that cannot be read, and those that tell of the future."""
+        for offset in self._offsets:
+            path = self._path(offset)
+            try:
+                entries = self._read[offset] = parse_snapshot(read_whole(self._fs, path))
+            except CorruptIndexError as error:
+                self._notes.add("SNP-FORMAT", path, str(error))
+                continue
+            except StorageError as error:
+                if self._fs.stat(path) is not None:  # else a live broker has removed it
+                    self._notes.add("FILE-READ", path, str(error))
+                continue
+            ahead = [entry for entry in entries if _reaches(entry) >= offset]
+            if ahead:
+                message = f"producer {ahead[0].producer_id} has reached offset {_reaches(ahead[0])} in it"
+                self._notes.add("SNP-STATE", path, message, offsets=(offset, offset))
+                del self._read[offset]
+
+    def note_strays(self, bases: Sequence[int], log_end: int) -> None:
+        """Find those that belong to no segment; one may lie at the log end."""
+        strays = [offset for offset in self._offsets if offset not in set(bases)]
+        if strays and strays[-1] == log_end and strays[-1] >= max(bases, default=0):
+            strays.pop()
+        for offset in strays:
+            is_ahead = offset > log_end
+            where = "behind the log end" if is_ahead else "where no segment begins"
+            severity = None if is_ahead else Severity.INFO  # a clean stop leaves one, and Kafka goes on behind it
+            self._notes.add(
+                "SNP-STRAY", self._path(offset), f"it lies {where}", offsets=(offset, offset), severity=severity
+            )
+
+    def note_missing(self, *, has_producers: bool, is_clean: bool) -> None:
+        """After a clean stop, no snapshot means to Kafka that there are no producers."""
+        if has_producers and is_clean and not self._offsets:
+            self._notes.add("SNP-MISSING", self._directory, "Kafka would take it that nobody has written with an id")
+
+    def compare(self, segments: Sequence[SegmentFacts], *, log_start: int, is_compacted: bool) -> None:
+        """Replay the log, and see whether each snapshot says what was known at its offset."""
+        producers = ProducerStateManager(OverlayFileSystem(self._fs), f"{self._directory}/-", ManualClock(0))
+        steps = [step for facts in segments for step in facts.steps]
+        done = 0
+        for offset in self._offsets:
+            if offset not in self._read or offset < segments[0].base_offset:
+                continue
+            while done < len(steps) and steps[done].batch.last_offset < offset:
+                _replay(producers, steps[done])
+                done += 1
+            modified = self._fs.stat(self._path(offset))
+            fault = _contradiction(
+                self._read[offset],
+                {entry.producer_id: entry for entry in producers.producers.values()},
+                log_start,
+                is_compacted,
+                0 if modified is None else modified.modified_ms,
+            )
+            if fault:
+                self._notes.add("SNP-STATE", self._path(offset), fault, offsets=(offset, offset))
+
+
+def _reaches(entry: ProducerEntry) -> int:
+    return max(entry.last_offset, -1 if entry.txn_first_offset is None else entry.txn_first_offset)
+
+
+def _replay(producers: ProducerStateManager, step: ProducerStep) -> None:
+    updates: dict[int, ProducerAppendInfo] = {}
+    try:
+        txn = producers.stage(updates, step.batch, AppendOrigin.REPLICATION, step.marker)
+    except TidelogError:
+        return  # a batch that Kafka passes over as well
+    producers.apply(updates)
+    if txn is not None:
+        producers.complete_txn(txn)
+
+
+def _contradiction(
+    snapshot: Sequence[ProducerEntry],
+    replayed: Mapping[int, ProducerEntry],
+    log_start: int,
+    is_compacted: bool,
+    written_ms: int,
+) -> str | None:
+    """What a snapshot says of a producer that the log does not.
+
+    A producer may be known only from batches that are gone: they lay before the log start, or were compacted. And one
+    that has been silent for a day may have been forgotten, unless its transaction is open.
+    """
+    named = {entry.producer_id for entry in snapshot}
+    for entry in snapshot:
+        other = replayed.get(entry.producer_id)
+        may_be_gone = is_compacted or _reaches(entry) < log_start
+        if other is None:
+            if not may_be_gone and (entry.batches or entry.txn_first_offset is not None):
+                return f"it knows producer {entry.producer_id}, the log does not"
+        elif not may_be_gone and _essence(entry) != _essence(other):
+            return f"it says {_essence(entry)} of producer {entry.producer_id}, the log says {_essence(other)}"
+        elif is_compacted and entry.txn_first_offset is None and other.txn_first_offset is not None:
+            return f"the transaction of producer {entry.producer_id} is open, it says it is not"
+    for producer_id, other in replayed.items():
+        is_silent = other.txn_first_offset is None and other.last_timestamp_ms <= written_ms - _EXPIRATION_MS
+        if producer_id not in named and not is_silent and not (is_compacted and other.txn_first_offset is None):
+            return f"it does not know producer {producer_id}"
+    return None
+
+
+def _essence(entry: ProducerEntry) -> tuple[int, int, int, int | None]:
+    """Epoch, last sequence, last offset, first offset of the open transaction."""
+    return entry.epoch, entry.last_sequence, entry.last_offset, entry.txn_first_offset

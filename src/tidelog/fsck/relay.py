@@ -1,0 +1,61 @@
+"""Segments written anew from what is sound, and put in the place of the old ones.
+
+The new files are written beside the old ones under names that end in `.cleaned`, and take their place by way of
+`.swap`, as the output of a compaction does (log/segment_swap.py): whatever interrupts this, the next start of a broker,
+or the next repair, finds the old segments or the new ones. Indexes are not written here. A segment without them is
+recovered by whoever loads it.
+"""
+
+from collections.abc import Sequence
+
+from tidelog.fsck.plan import NewSegment
+from tidelog.log.files import FileSystem, join, opened
+from tidelog.log.names import CLEANED, DELETED, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP, file_name
+
+__all__ = ["replace_group"]
+
+_CHUNK = 4 << 20
+
+
+def replace_group(fs: FileSystem, directory: str, group: Sequence[NewSegment], last_base: int) -> None:
+    """Replace segments in one step. One that has nothing left goes, unless it is the last of the log."""
+    kept = [segment for segment in group if segment.pieces or segment.base_offset == last_base]
+    for segment in kept:
+        _write(fs, directory, segment)
+    fs.sync_directory(directory)
+    for segment in reversed(kept):
+        path = join(directory, file_name(segment.base_offset, LOG_SUFFIX))
+        fs.rename(path + CLEANED, path + SWAP)
+        fs.sync_directory(directory)
+    old = [join(directory, file_name(segment.base_offset, suffix)) for segment in group for suffix in SEGMENT_SUFFIXES]
+    there = [path for path in old if fs.stat(path) is not None]
+    for path in there:
+        fs.rename(path, path + DELETED)
+    fs.sync_directory(directory)
+    for segment in kept:
+        path = join(directory, file_name(segment.base_offset, LOG_SUFFIX))
+        fs.rename(path + SWAP, path)
+        fs.sync_directory(directory)
+    for path in there:
+        fs.remove(path + DELETED)
+    fs.sync_directory(directory)
+
+
+def _write(fs: FileSystem, directory: str, segment: NewSegment) -> None:
+    path = join(directory, file_name(segment.base_offset, LOG_SUFFIX))
+    target = fs.open_write(path + CLEANED)
+    try:
+        target.resize(0)
+        end = 0
+        for piece in segment.pieces:
+            with opened(fs.open(piece.path)) as source:
+                for start in range(piece.start, piece.end, _CHUNK):
+                    data = source.read(start, min(_CHUNK, piece.end - start))
+                    target.write_at(end, data)
+                    end += len(data)
+        target.sync()
+    finally:
+        target.close()
+    before = fs.stat(path)
+    if before is not None:
+        fs.set_modified(path + CLEANED, before.modified_ms)  # what has no timestamps is found by it

@@ -1,0 +1,193 @@
+"""The files of a root: identity, checkpoints, what else lies there."""
+
+import fcntl
+import os
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tidelog.errors import CheckpointError, InvalidTopicError
+from tidelog.fsck.findings import Severity
+from tidelog.fsck.notes import Notes
+from tidelog.fsck.places import RootPlace
+from tidelog.log.checkpoints import read_offsets
+from tidelog.log.files import ReadFileSystem, join, read_whole
+from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.manager.meta_properties import MetaProperties, read_meta_properties
+from tidelog.log.names import (
+    BOOTSTRAP_CHECKPOINT,
+    CLEAN_SHUTDOWN,
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOCK_FILE,
+    LOG_START_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    REMOTE_INDEX_CACHE,
+    TopicPartition,
+    parse_directory_name,
+)
+
+__all__ = ["CHECKPOINTS", "LOST_AND_FOUND", "LogEnds", "RootFiles", "is_in_use"]
+
+CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
+_ALWAYS_THERE = CHECKPOINTS[:3]
+_KNOWN_FILES = {*CHECKPOINTS, META_PROPERTIES, LOCK_FILE, CLEAN_SHUTDOWN, BOOTSTRAP_CHECKPOINT}
+_OF_A_FORMATTED_ROOT = (LOCK_FILE, CLEAN_SHUTDOWN, BOOTSTRAP_CHECKPOINT)
+LOST_AND_FOUND = "lost+found"
+_WHOLE_FILE = struct.Struct("@hhqqi4x")  # struct flock of 64-bit Linux
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class LogEnds(NamedTuple):
+    """Where a log begins and ends."""
+
+    first: int
+    end: int
+
+
+class RootFiles:
+    """What the files of a root say, and what is wrong with them."""
+
+    def __init__(
+        self, fs: ReadFileSystem, place: RootPlace, *, is_marker_held: bool = False, is_ours: bool = False
+    ) -> None:
+        self.place = place
+        self.notes = Notes(place.path)
+        self.meta: MetaProperties | None = None
+        self.is_clean = is_marker_held or fs.stat(join(place.path, CLEAN_SHUTDOWN)) is not None
+        self.is_in_use = not is_ours and isinstance(fs, LocalFileSystem) and is_in_use(place.path)
+        self.checkpoints: dict[str, Offsets | None] = {}  # None: missing or not readable
+        self._fs = fs
+        for name in CHECKPOINTS:
+            self.checkpoints[name] = self._read(name)
+        if place.has_files and place.is_wanted:
+            self._check_identity()
+            self._check_names()
+
+    def _read(self, name: str) -> Offsets | None:
+        path = join(self.place.path, name)
+        if self._fs.stat(path) is None:
+            if name in _ALWAYS_THERE and self.place.has_files:
+                self.notes.add("CHK-MISSING", path, "Kafka always has one, even if it is empty")
+            return None
+        try:
+            return read_offsets(self._fs, path)
+        except CheckpointError as error:
+            severity = Severity.WARNING if name in (RECOVERY_POINT_CHECKPOINT, CLEANER_CHECKPOINT) else None
+            self.notes.add("CHK-FORMAT", path, str(error).removeprefix(f"{path}: "), severity=severity)
+            return None
+
+    def offset_of(self, name: str, partition: TopicPartition) -> int | None:
+        """What a checkpoint says of a partition."""
+        offsets = self.checkpoints[name]
+        return None if offsets is None else offsets.get(partition)
+
+    def is_known(self, name: str) -> bool:
+        """Whether a checkpoint is there and can be read."""
+        return self.checkpoints[name] is not None
+
+    def salvaged(self, name: str) -> dict[TopicPartition, int]:
+        """The entries of a checkpoint; of one that is damaged those lines that can be read."""
+        offsets = self.checkpoints[name]
+        if offsets is not None:
+            return dict(offsets)
+        path = join(self.place.path, name)
+        if self._fs.stat(path) is None:
+            return {}
+        found = {}
+        for line in read_whole(self._fs, path).decode("utf-8", "replace").splitlines():
+            fields = line.split()
+            if len(fields) == 3 and fields[1].isdecimal() and fields[2].isdecimal():
+                found[TopicPartition(fields[0], int(fields[1]))] = int(fields[2])
+        return found
+
+    def _check_identity(self) -> None:
+        path = join(self.place.path, META_PROPERTIES)
+        try:
+            self.meta = read_meta_properties(self._fs, self.place.path)
+        except CheckpointError as error:
+            self.notes.add("ROOT-META", path, str(error).removeprefix(f"{path}: "))
+            return
+        if self.meta is None:
+            was_formatted = any(self._fs.stat(join(self.place.path, name)) is not None for name in _OF_A_FORMATTED_ROOT)
+            severity = None if was_formatted else Severity.INFO  # a copy of some partitions needs none
+            self.notes.add("ROOT-META", path, "it is missing: a broker refuses the root", severity=severity)
+        if not self.is_clean:
+            message = "a broker has it open" if self.is_in_use else "there is no mark of a clean stop"
+            self.notes.add("ROOT-UNCLEAN", self.place.path, message)
+
+    def _check_names(self) -> None:
+        seen: dict[TopicPartition, str] = {}
+        for place in self.place.partitions:
+            if place.is_live and place.topic_partition in seen:
+                message = f"{seen[place.topic_partition]} is the same partition"
+                self.notes.add("ROOT-DUPLICATE", place.path, message, partition=place.topic_partition)
+            elif place.is_live:
+                seen[place.topic_partition] = place.name
+        for name in self._fs.list(self.place.path):
+            path = join(self.place.path, name)
+            stat = self._fs.stat(path)
+            if stat is not None and stat.is_directory:
+                if name != REMOTE_INDEX_CACHE and not _is_partition(name):
+                    remedy = "give the broker a directory inside this mount" if name == LOST_AND_FOUND else None
+                    self.notes.add("ROOT-FOREIGN", path, "its name is not topic-partition", remedy=remedy)
+            elif name not in _KNOWN_FILES and not name.endswith(".tmp"):
+                self.notes.add("ROOT-FILE", path, "not a file of a broker")
+
+    def check_offsets(self, ends: Mapping[TopicPartition, LogEnds]) -> None:
+        """Compare the checkpoints with the logs; those of a single partition where only that one was asked for."""
+        here = {place.topic_partition for place in self.place.partitions}
+        for name, offsets in self.checkpoints.items():
+            path = join(self.place.path, name)
+            for partition, offset in (offsets or {}).items():
+                if partition in ends:
+                    self._check_offset(name, path, partition, offset, ends[partition])
+                elif partition not in here and self.place.is_wanted:
+                    message = f"{partition} with the offset {offset} is not in this root"
+                    self.notes.add("CHK-UNKNOWN", path, message, partition=partition)
+
+    def _check_offset(self, name: str, path: str, partition: TopicPartition, offset: int, log: LogEnds) -> None:
+        severity, message = None, None
+        if offset > log.end:
+            message = f"{partition} has {offset}, its log ends at {log.end}"
+            if self.is_in_use or name in (HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT):
+                severity = Severity.WARNING
+        elif offset < 0:
+            message = f"{partition} has {offset}"
+        elif self.is_clean and name == RECOVERY_POINT_CHECKPOINT and offset < log.end:
+            severity, message = Severity.WARNING, f"{partition} was closed at {offset}, its log goes on to {log.end}"
+        elif self.is_clean and name == LOG_START_CHECKPOINT and offset < log.first:
+            severity = Severity.WARNING
+            message = f"{partition} began at {offset}, now at {log.first}: segments are missing"
+        if message is not None:
+            self.notes.add(
+                "CHK-RANGE", path, message, partition=partition, severity=severity, offsets=(log.first, log.end)
+            )
+
+
+def _is_partition(name: str) -> bool:
+    try:
+        parse_directory_name(name)
+    except InvalidTopicError:
+        return False
+    return True
+
+
+def is_in_use(root: str) -> bool:
+    """Whether another process has the root's lock. Nothing is locked to find out, so this is a hint and no more."""
+    query = getattr(fcntl, "F_OFD_GETLK", None)
+    if query is None:
+        return False
+    try:
+        descriptor = os.open(join(root, LOCK_FILE), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        answer = fcntl.fcntl(descriptor, query, _WHOLE_FILE.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        return bool(_WHOLE_FILE.unpack(answer)[0] != fcntl.F_UNLCK)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,48 @@
+"""Topic ids across the partitions of a topic: all of them carry the same one."""
+
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+
+from tidelog.errors import CheckpointError
+from tidelog.fsck.partition_check import PartitionCheck
+from tidelog.log.files import ReadFileSystem, join
+from tidelog.log.names import PARTITION_METADATA
+from tidelog.log.partition_metadata import read_topic_id, uuid_text
+
+__all__ = ["known_topic_id", "note_topic_ids"]
+
+
+def note_topic_ids(fs: ReadFileSystem, checks: Sequence[PartitionCheck]) -> None:
+    """Find partitions of one root and topic whose ids differ."""
+    topics: dict[tuple[str | None, str], list[tuple[PartitionCheck, uuid.UUID]]] = {}
+    for one in checks:
+        if one.place.is_live and (found := _topic_id(fs, one)) is not None:
+            topics.setdefault((one.notes.root, one.place.topic_partition.topic), []).append((one, found))
+    for partitions in topics.values():
+        usual, _ = Counter(topic_id for _, topic_id in partitions).most_common(1)[0]
+        for one, topic_id in partitions:
+            if topic_id != usual:
+                one.notes.add(
+                    "PAR-TOPIC-ID", join(one.place.path, PARTITION_METADATA),
+                    f"topic id {uuid_text(topic_id)}, other partitions have {uuid_text(usual)}",
+                )  # fmt: skip
+
+
+def known_topic_id(fs: ReadFileSystem, topic: str, checks: Sequence[PartitionCheck]) -> uuid.UUID | None:
+    """The id that the partitions of a topic agree on; None if there is none to be had."""
+    found = {
+        topic_id
+        for one in checks
+        if one.place.is_live and one.place.topic_partition.topic == topic
+        for topic_id in (_topic_id(fs, one),)
+        if topic_id is not None
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _topic_id(fs: ReadFileSystem, one: PartitionCheck) -> uuid.UUID | None:
+    try:
+        return read_topic_id(fs, join(one.place.path, PARTITION_METADATA))
+    except CheckpointError:
+        return None

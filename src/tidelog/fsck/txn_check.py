@@ -1,0 +1,107 @@
+"""Findings about transaction indexes, compared with the markers in the log."""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tidelog.fsck.notes import Notes
+from tidelog.fsck.segment_scan import ProducerStep
+from tidelog.log.transaction_index import AbortedTxnEntry
+from tidelog.records.control import ControlType
+
+__all__ = ["ExpectedTxn", "TxnReplay", "check_txn_index"]
+
+_ENTRY = struct.Struct(">hqqqq")
+
+
+class ExpectedTxn(NamedTuple):
+    """An ABORT marker of the log, and the entry it should have; None where no data of the transaction is left."""
+
+    producer_id: int
+    marker: int
+    entry: AbortedTxnEntry | None
+
+
+class TxnReplay:
+    """Follows the transactions of a log, segment by segment."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, int] = {}  # first offset by producer
+
+    def aborted_in(self, steps: Sequence[ProducerStep]) -> Iterator[ExpectedTxn]:
+        """The ABORT markers of the next segment."""
+        for batch, marker in steps:
+            if marker is None:
+                if batch.is_transactional and not batch.is_control:
+                    self._open.setdefault(batch.producer_id, batch.base_offset)
+                continue
+            first = self._open.pop(batch.producer_id, None)
+            if marker.control_type == ControlType.ABORT:
+                entry = None
+                if first is not None:
+                    stable = min(self._open.values(), default=batch.last_offset + 1)
+                    entry = AbortedTxnEntry(batch.producer_id, first, batch.last_offset, stable)
+                yield ExpectedTxn(batch.producer_id, batch.last_offset, entry)
+
+
+def check_txn_index(
+    notes: Notes,
+    path: str,
+    data: bytes | None,
+    expected: Sequence[ExpectedTxn],
+    *,
+    first_offset: int,
+    is_compacted: bool,
+) -> None:
+    """Compare a `.txnindex`, or that there is none, with the markers of its segment.
+
+    Of a transaction that began before the log does, `first_offset`, and in a compacted log, the beginning is gone: then
+    the entry is believed.
+    """
+    found: dict[int, AbortedTxnEntry] = {}
+    size = _ENTRY.size
+    if data is not None:
+        if len(data) % size:
+            notes.add("TXN-SIZE", path, f"{len(data)} bytes, an entry takes {size}", position=len(data) // size * size)
+        last = -1
+        for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(data[: len(data) // size * size])):
+            entry = AbortedTxnEntry(*fields)
+            if version:
+                notes.add(
+                    "TXN-VERSION", path, f"entry {number} has version {version}", position=number * size, size=size
+                )
+                return
+            if entry.last_offset <= last or not entry.first_offset <= entry.last_offset:
+                message = f"entry {number} says {entry.first_offset} to {entry.last_offset} behind {last}"
+                notes.add("TXN-ENTRY", path, message, position=number * size, size=size)
+                return
+            found[entry.last_offset] = entry
+            last = entry.last_offset
+    markers = {one.marker: one for one in expected}
+    for number, entry in enumerate(found.values()):
+        fault = _fault(entry, markers.get(entry.last_offset), first_offset, is_compacted)
+        if fault:
+            notes.add(
+                "TXN-ENTRY", path, f"entry {number}: {fault}", position=number * size, size=size,
+                offsets=(entry.first_offset, entry.last_offset),
+            )  # fmt: skip
+            return
+    for one in expected:
+        if one.entry is not None and one.marker not in found:
+            message = f"the transaction of producer {one.producer_id} that ends at {one.marker} was aborted"
+            notes.add("TXN-MISSING", path, message, offsets=(one.entry.first_offset, one.marker))
+            return
+
+
+def _fault(entry: AbortedTxnEntry, marker: ExpectedTxn | None, first_offset: int, is_compacted: bool) -> str | None:
+    """What is wrong with an entry."""
+    if marker is None or marker.producer_id != entry.producer_id:
+        return f"no transaction of producer {entry.producer_id} is aborted at offset {entry.last_offset}"
+    began_before = entry.first_offset < first_offset
+    if marker.entry is None:
+        return None if is_compacted or began_before else f"producer {entry.producer_id} has no transaction there"
+    if is_compacted or began_before:
+        return None if entry.first_offset <= marker.entry.first_offset else f"it begins at {marker.entry.first_offset}"
+    if entry != marker.entry and not (entry.last_stable_offset < first_offset and entry[:3] == marker.entry[:3]):
+        return f"it says {tuple(entry)}, the log says {tuple(marker.entry)}"
+    return None

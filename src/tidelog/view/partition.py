@@ -1,0 +1,336 @@
+"""One partition as it lies in a directory: its segments, its bounds, its records.
+
+A view shows what was found by one look; `refresh` looks again. Reading goes up to the end that the look found. Segments
+that are deleted or replaced meanwhile are found again, or passed over if their records are gone (stretches.py).
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal
+
+from tidelog.errors import CheckpointError, InvalidRequestError, SegmentGoneError, StorageError
+from tidelog.log.checkpoints import EpochEntry, read_epochs
+from tidelog.log.files import join
+from tidelog.log.list_offsets import MAX_TIMESTAMP, offset_for_time
+from tidelog.log.names import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    PARTITION_METADATA,
+    TopicPartition,
+)
+from tidelog.log.offsets import TimestampAndOffset, as_offset
+from tidelog.log.partition_metadata import read_topic_id
+from tidelog.log.transaction_index import AbortedTxnEntry
+from tidelog.log.watermarks import Isolation, ensure_isolation
+from tidelog.records.batches import Batch
+from tidelog.records.committed import AbortedTxn, committed_batches
+from tidelog.records.record import Record
+from tidelog.view.files import ViewFiles
+from tidelog.view.look import Look, take_look
+from tidelog.view.root import PartitionDirectory, RootView
+from tidelog.view.segment import SegmentEnd, SegmentView
+from tidelog.view.stretches import Stretch, batches_between, stretches_between
+from tidelog.view.timed import TimedPartition
+from tidelog.view.transactions import Transactions
+
+if TYPE_CHECKING:
+    from tidelog.view.explain import Explanation
+    from tidelog.view.scan import Scan
+
+__all__ = ["EndBound", "PartitionView"]
+
+EndBound = Literal["logEnd", "highWatermark"]
+
+_MOST_LOOKS = 100
+
+
+class PartitionView:
+    """A partition directory."""
+
+    def __init__(
+        self,
+        root: RootView,
+        directory: PartitionDirectory,
+        check: Callable[["PartitionView"], None] | None = None,
+    ) -> None:
+        self.directory = directory
+        self.topic_partition: TopicPartition = directory.topic_partition
+        self.path = join(root.path, directory.name)
+        self._root = root
+        self._check = check
+        self._look: Look | None = None
+
+    @classmethod
+    def at(cls, files: ViewFiles, path: str) -> "PartitionView":
+        """The partition in a directory, with the bounds that the checkpoints beside it know."""
+        root = RootView.around(files, path)
+        return cls(root, PartitionDirectory.parse(path.rstrip("/").rpartition("/")[2]))
+
+    def __repr__(self) -> str:
+        return f"PartitionView({self.path!r})"
+
+    @property
+    def topic(self) -> str:
+        return self.topic_partition.topic
+
+    @property
+    def partition(self) -> int:
+        return self.topic_partition.partition
+
+    @property
+    def root(self) -> str:
+        """The path of the root it lies in."""
+        return self._root.path
+
+    @property
+    def files(self) -> ViewFiles:
+        """What it is read from."""
+        return self._root.files
+
+    def refresh(self) -> "PartitionView":
+        """The same partition, looked at anew."""
+        return PartitionView(self._root.refresh(), self.directory, self._check)
+
+    def check_before_reading(self, check: Callable[["PartitionView"], None]) -> None:
+        """Have something checked before the first read; what it raises keeps everybody from reading."""
+        self._check = check
+
+    def ensure_copies_agree(self) -> None:
+        """Raise CorruptionError if another copy of the partition contradicts this one."""
+        if self._check is not None:
+            self._check(self)
+            self._check = None
+
+    # -- what lies there -----------------------------------------------------------------------------------------
+
+    @property
+    def look(self) -> Look:
+        """What the directory was found to hold, when it was first asked for."""
+        if self._look is None:
+            self._look = take_look(self.files, self.path)
+        return self._look
+
+    def take_look(self) -> Look:
+        """What it holds now."""
+        try:
+            return take_look(self.files.fresh(), self.path)
+        except StorageError as error:
+            if self.files.fresh().stat(self.path) is None:
+                raise StorageError(f"{self.path} is gone: its topic was deleted, or it was moved") from error
+            raise
+
+    @property
+    def segments(self) -> tuple[SegmentView, ...]:
+        """The segments, in the order of their offsets."""
+        return self.look.segments
+
+    @cached_property
+    def _end(self) -> SegmentEnd:
+        """Where the last segment ends, when it was first asked for."""
+        for _ in range(_MOST_LOOKS):
+            if not self.segments:
+                return SegmentEnd(0, 0, None, None)
+            try:
+                return self.segments[-1].end
+            except SegmentGoneError:
+                self._look = self.take_look()
+        raise StorageError(f"{self.path} changes faster than it can be read: read a copy")
+
+    @property
+    def size(self) -> int:
+        """Bytes of all batches."""
+        return sum(segment.size for segment in self.segments)
+
+    # -- bounds --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read: that of the checkpoint, kept within what is there."""
+        known = self._root.checkpointed(LOG_START_CHECKPOINT, self.directory) or 0
+        if not self.segments:
+            return max(known, 0)
+        return min(max(known, self.segments[0].base_offset), self._end.next_offset)
+
+    @cached_property
+    def log_end_offset(self) -> int:
+        """The offset behind the last complete valid batch."""
+        return self._end.next_offset if self.segments else self.log_start_offset
+
+    @cached_property
+    def high_watermark(self) -> int:
+        """Up to where all replicas had the log: the checkpoint's word, up to 5 s old; without one the log end."""
+        known = self._root.checkpointed(HIGH_WATERMARK_CHECKPOINT, self.directory)
+        if known is None:
+            return self.log_end_offset
+        return min(max(known, self.log_start_offset), self.log_end_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where every transaction is decided, and not above the high watermark."""
+        return self._transactions.last_stable_offset(self.high_watermark)
+
+    def limit_offset(self, isolation: Isolation) -> int:
+        """The first offset that a reader may not see."""
+        ensure_isolation(isolation)
+        if isolation is Isolation.LOG_END:
+            return self.log_end_offset
+        return self.high_watermark if isolation is Isolation.HIGH_WATERMARK else self.last_stable_offset
+
+    def limit_of(self, *, committed: bool = False, end_bound: EndBound = "logEnd") -> int:
+        """The same in the words of a scan. The log end is open for committed data as far as its transactions are."""
+        if end_bound not in ("logEnd", "highWatermark"):
+            raise InvalidRequestError(f"{end_bound!r} is no end of a log; there are 'logEnd' and 'highWatermark'")
+        limit = self.log_end_offset if end_bound == "logEnd" else self.high_watermark
+        return self._transactions.last_stable_offset(limit) if committed else limit
+
+    @cached_property
+    def leader_epochs(self) -> tuple[EpochEntry, ...]:
+        """Which leader wrote from which offset on, as far as the log reaches; empty where that is not known."""
+        try:
+            entries = read_epochs(self.files, join(self.path, LEADER_EPOCH_CHECKPOINT))
+        except CheckpointError:
+            return ()
+        before = [entry for entry in entries if entry.start_offset <= self.log_start_offset]
+        first = [EpochEntry(before[-1].epoch, self.log_start_offset)] if before else []
+        return (*first, *(e for e in entries if self.log_start_offset < e.start_offset <= self.log_end_offset))
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The epoch of the last leader: by the epoch checkpoint, without one by the last batch."""
+        return self.leader_epochs[-1].epoch if self.leader_epochs else self._end.leader_epoch
+
+    @cached_property
+    def topic_id(self) -> uuid.UUID | None:
+        """The id of the topic; None where the directory does not say."""
+        try:
+            return read_topic_id(self.files, join(self.path, PARTITION_METADATA))
+        except CheckpointError:
+            return None
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What is odd about the directory and does not keep anybody from reading it."""
+        return (*self.look.notices, *self._notices_of_the_end(), *self._notices_of_checkpoints())
+
+    def _notices_of_the_end(self) -> Iterator[str]:
+        if self._end.problem is not None:
+            yield self._end.problem
+
+    def _notices_of_checkpoints(self) -> Iterator[str]:
+        for name, what in (
+            (LOG_START_CHECKPOINT, "the log starts with its first segment"),
+            (HIGH_WATERMARK_CHECKPOINT, "the high watermark is taken to be the log end"),
+        ):
+            if self.directory.mark is None and self._root.checkpointed(name, self.directory) is None:
+                damage = self._root.damage(name)
+                # Most logs start with their first segment, and have no entry of it.
+                if damage is not None or (name == HIGH_WATERMARK_CHECKPOINT):
+                    yield f"{damage or f'{join(self.root, name)} does not know {self.topic_partition}'}; {what}"
+        for name, read in ((LEADER_EPOCH_CHECKPOINT, read_epochs), (PARTITION_METADATA, read_topic_id)):
+            try:
+                read(self.files, join(self.path, name))
+            except CheckpointError as error:
+                yield f"{error}; the file is not used"
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def stretches(self, from_offset: int | None = None, to_offset: int | None = None) -> Iterator[Stretch]:
+        """The pieces of open segments that hold a range of offsets, each offset in one of them."""
+        self.ensure_copies_agree()
+        first, limit = self._range(from_offset, to_offset, self.log_end_offset)
+        yield from stretches_between(self.look, self.take_look, first, limit)
+
+    def batches(
+        self,
+        from_offset: int | None = None,
+        to_offset: int | None = None,
+        *,
+        committed: bool = False,
+        end_bound: EndBound = "logEnd",
+        verify: bool = True,
+    ) -> Iterator[Batch]:
+        """The batches that hold a range of offsets, in order, whole; those of markers too, unless `committed`."""
+        self.ensure_copies_agree()
+        first, limit = self._range(from_offset, to_offset, self.limit_of(committed=committed, end_bound=end_bound))
+        batches = batches_between(self.look, self.take_look, first, limit, verify=verify)
+        yield from self._committed(batches, limit) if committed else batches
+
+    def read(
+        self,
+        from_offset: int | None = None,
+        to_offset: int | None = None,
+        *,
+        committed: bool = False,
+        end_bound: EndBound = "logEnd",
+        verify: bool = True,
+    ) -> Iterator[Record]:
+        """The records from one offset to before another, as far as there are any; never those of markers.
+
+        With `committed` what transactions that were aborted or are not decided have written is left out.
+        """
+        first, limit = self._range(from_offset, to_offset, self.limit_of(committed=committed, end_bound=end_bound))
+        for batch in self.batches(first, limit, committed=committed, end_bound=end_bound, verify=verify):
+            if not batch.is_control:
+                yield from (record for record in batch.records() if first <= record.offset < limit)
+
+    def _range(self, from_offset: int | None, to_offset: int | None, limit: int) -> tuple[int, int]:
+        """A range of offsets, cut to what there is."""
+        first = 0 if from_offset is None else as_offset(from_offset, "an offset to begin with")
+        stop = limit if to_offset is None else as_offset(to_offset, "an offset to end before")
+        return max(first, self.log_start_offset), min(stop, limit)
+
+    def _committed(self, batches: Iterator[Batch], limit: int) -> Iterator[Batch]:
+        """Leave out what was aborted. The list of that is made when there is the first batch of a transaction."""
+        for batch in batches:
+            if batch.is_transactional and not batch.is_control:
+                found = self.aborted_transactions(batch.base_offset, limit)
+                aborted = [AbortedTxn(txn.producer_id, txn.first_offset) for txn in found]
+                yield from committed_batches(chain((batch,), batches), aborted)
+                return
+            if not batch.is_control:
+                yield batch
+
+    def aborted_transactions(
+        self, from_offset: int | None = None, to_offset: int | None = None
+    ) -> list[AbortedTxnEntry]:
+        """The aborted transactions that overlap a range of offsets, in the order of their markers."""
+        first, limit = self._range(from_offset, to_offset, self.log_end_offset)
+        return self._transactions.aborted(first, limit)
+
+    @cached_property
+    def _transactions(self) -> Transactions:
+        return Transactions(
+            self.files,
+            self.look,
+            self.take_look,
+            log_start=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            log_end=self.log_end_offset,
+        )
+
+    # -- lookups -------------------------------------------------------------------------------------------------
+
+    def offset_for_time(self, timestamp_ms: int, isolation: Isolation = Isolation.LOG_END) -> TimestampAndOffset | None:
+        """The first record at or behind a time, as a broker answers; -1 to -6 have their meaning (list_offsets.py)."""
+        ensure_isolation(isolation)
+        self.ensure_copies_agree()
+        if timestamp_ms == MAX_TIMESTAMP and not self.segments:
+            return None
+        return TimedPartition(self).looking_again(lambda log: offset_for_time(log, timestamp_ms, isolation))
+
+    def explain(
+        self, *, offset: int | None = None, time: int | None = None, isolation: Isolation = Isolation.LOG_END
+    ) -> "Explanation":
+        """How an offset or a time is found: every step, by the code that finds it."""
+        from tidelog.view.explain import explain
+
+        return explain(self, offset=offset, time=time, isolation=isolation)
+
+    def scan(self, **options: Any) -> "Scan":
+        """The records as Arrow batches, looked at anew with every reading; the options are those of `Scan.of`."""
+        from tidelog.view.scan import Scan
+
+        return Scan.of(lambda: (self.refresh(),), **options)

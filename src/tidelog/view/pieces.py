@@ -1,0 +1,206 @@
+"""What one task of a scan reads: a stretch of one segment, with all that must be known to read it alone.
+
+    plan (pruning.py) -> pieces -> read_piece, here, in another thread or on another machine -> RecordBatches
+
+A piece says where its batches lay when it was planned, and which offsets are its own. The places are a short cut: if
+the file is gone by the time the piece is read, or holds something else there, because a broker compacted or deleted in
+the meantime, the offsets are looked up anew. So each row is in one piece, whatever happens to the files.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.columns.decoder import DEFAULT_MAX_BYTES, DEFAULT_MAX_ROWS, ColumnDecoder
+from tidelog.columns.schema import TimestampUnit, schema_of
+from tidelog.errors import CorruptionError, InvalidRequestError
+from tidelog.kernels.headers import Checksum, HeaderScan, Seen, check_headers
+from tidelog.log.transaction_index import AbortedTxnEntry
+from tidelog.view.files import ReadOnlyFiles, ViewFiles
+from tidelog.view.piece_walk import PieceWalk, Window
+from tidelog.view.row_choice import BatchChoice, RowChoice, wanted_rows
+
+__all__ = ["SCAN_COLUMNS", "OnCorruption", "Piece", "count_piece", "read_piece", "scan_schema"]
+
+OnCorruption = Literal["raise", "skip"]
+
+SCAN_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+_SEGMENT = "segment"  # the base offset of the segment: the one column that only a scan knows
+
+
+class Piece(NamedTuple):
+    """Batches of one segment. It can be pickled."""
+
+    topic: str
+    partition: int
+    directory: str  # of the partition
+    segment: int  # its base offset
+    path: str  # of its `.log`
+    start: int  # position of the first batch
+    end: int  # position behind the last
+    start_offset: int  # what the first batch says its base offset is
+    first_offset: int  # records below are not wanted,
+    limit_offset: int  # nor are those from here on
+    aborted: tuple[AbortedTxnEntry, ...] = ()  # transactions to leave out
+    rows: RowChoice = RowChoice()
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return self.end - self.start
+
+
+def scan_schema(columns: Sequence[str] | None = None, timestamp_unit: TimestampUnit = "ms") -> pa.Schema:
+    """The schema of a choice of columns; without one, of the eight of Spark's Kafka source."""
+    names = SCAN_COLUMNS if columns is None else columns
+    if not len(names):
+        raise InvalidRequestError("no column is asked for; to learn how many rows there are, ask count()")
+    if isinstance(names, str) or _SEGMENT not in names:
+        return schema_of(names, timestamp_unit)
+    if list(names).count(_SEGMENT) > 1:
+        raise InvalidRequestError(f"a column is named twice: {', '.join(names)}")
+    others = schema_of([name for name in names if name != _SEGMENT], timestamp_unit)
+    return others.insert(list(names).index(_SEGMENT), pa.field(_SEGMENT, pa.int64()))
+
+
+def read_piece(
+    piece: Piece,
+    columns: Sequence[str] | None = None,
+    *,
+    files: ViewFiles | None = None,
+    verify: bool = True,
+    timestamp_unit: TimestampUnit = "ms",
+    on_corruption: OnCorruption = "raise",
+    max_rows: int = DEFAULT_MAX_ROWS,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    notices: list[str] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece.
+
+    With `on_corruption="skip"` a batch that is damaged is left out, and told of in `notices`.
+    """
+    reader = _PieceReader(piece, columns, verify, timestamp_unit, max_rows, max_bytes)
+    skipped = None if on_corruption == "raise" else [] if notices is None else notices
+    for window in PieceWalk(files or ReadOnlyFiles(), piece, skipped):
+        yield from reader.rows(window) if skipped is None else reader.sound_rows(window, skipped)
+
+
+def count_piece(piece: Piece, *, files: ViewFiles | None = None, notices: list[str] | None = None) -> int:
+    """How many rows a piece has, by the headers of its batches where those tell. No checksum is compared.
+
+    A list of notices asks for damaged stretches to be passed over.
+    """
+    reader = _PieceReader(piece, ("offset",), False, "ms", DEFAULT_MAX_ROWS, DEFAULT_MAX_BYTES)
+    return sum(reader.count(window) for window in PieceWalk(files or ReadOnlyFiles(), piece, notices))
+
+
+class _PieceReader:
+    """Decodes windows of a piece."""
+
+    def __init__(
+        self,
+        piece: Piece,
+        columns: Sequence[str] | None,
+        verify: bool,
+        unit: TimestampUnit,
+        max_rows: int,
+        max_bytes: int,
+    ) -> None:
+        self._piece = piece
+        self._unit: TimestampUnit = unit
+        self._verify = verify
+        self._bounds = max_rows, max_bytes
+        self._choice = BatchChoice(piece.limit_offset, piece.aborted, piece.rows)
+        self._schema = scan_schema(columns, unit)
+        self._stored = [name for name in self._schema.names if name != _SEGMENT]
+        self._decoders: dict[tuple[str, ...], ColumnDecoder] = {}
+
+    def rows(self, window: Window) -> Iterator[pa.RecordBatch]:
+        """The rows of a window; what is wrong is raised behind those before it."""
+        chosen, left_out, has_edges = self._choice.choose(window.chunk.scan, window.first_offset)
+        wrong = self._wrong(window, left_out)
+        if len(wrong.rows):
+            chosen = chosen.pick(chosen.positions < wrong.positions[0])
+        try:
+            for batch in chain(self._decode(window, chosen, has_edges), self._decode(window, wrong, has_edges)):
+                yield self._finished(batch, window.segment)
+        except CorruptionError as error:
+            raise type(error)(f"{window.path}, {error}") from None
+
+    def sound_rows(self, window: Window, notices: list[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of the batches that can be read; of the others it is noted where they lie."""
+        chosen, left_out, has_edges = self._choice.choose(window.chunk.scan, window.first_offset)
+        wrong = self._wrong(window, left_out)
+        try:
+            batches = list(self._decode(window, chosen, has_edges))
+        except CorruptionError:
+            batches = list(self._decode_each(window, chosen, has_edges, notices))
+        for batch in chain(batches, self._decode_each(window, wrong, has_edges, notices)):
+            yield self._finished(batch, window.segment)
+
+    def _wrong(self, window: Window, left_out: HeaderScan) -> HeaderScan:
+        """Batches whose headers keep them out and cannot be believed, because their checksums are wrong."""
+        if self._verify and len(left_out.rows):
+            left_out = check_headers(window.chunk.data, left_out)
+        return left_out.pick(left_out.checksums == int(Checksum.WRONG))
+
+    def _decode_each(
+        self, window: Window, chosen: HeaderScan, has_edges: bool, notices: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        for index in range(len(chosen.rows)):
+            one = chosen.pick(slice(index, index + 1))
+            try:
+                batches = list(self._decode(window, one, has_edges))
+            except CorruptionError as error:
+                size = int(one.sizes[0])
+                notices.append(f"{window.path}, {error}: these {size} bytes are left out")
+            else:
+                yield from batches
+
+    def _decode(self, window: Window, chosen: HeaderScan, has_edges: bool) -> Iterator[pa.RecordBatch]:
+        choice = self._piece.rows
+        needed = (*choice.columns, *(("offset",) if has_edges else ()))
+        decoder = self._decoder(needed)
+        chunk = window.chunk
+        offsets = (window.first_offset, self._piece.limit_offset) if has_edges else None
+        for batch in decoder.decode_scanned(chunk.data, chosen, base_position=chunk.position):
+            if needed:
+                batch = wanted_rows(batch, choice, offsets, self._unit)
+            if batch.num_rows:
+                yield batch
+
+    def _decoder(self, needed: tuple[str, ...]) -> ColumnDecoder:
+        if needed not in self._decoders:
+            max_rows, max_bytes = self._bounds
+            self._decoders[needed] = ColumnDecoder(
+                [*self._stored, *(name for name in needed if name not in self._stored)],
+                constants={"topic": self._piece.topic, "partition": self._piece.partition},
+                timestamp_unit=self._unit,
+                verify=self._verify,
+                max_rows=max_rows,
+                max_bytes=max_bytes,
+            )
+        return self._decoders[needed]
+
+    def _finished(self, batch: pa.RecordBatch, segment: int) -> pa.RecordBatch:
+        """The columns that were asked for, in their order."""
+        if batch.schema.names == self._schema.names:
+            return batch
+        arrays = [
+            pa.array(np.full(batch.num_rows, segment, np.int64)) if name == _SEGMENT else batch.column(name)
+            for name in self._schema.names
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def count(self, window: Window) -> int:
+        """How many rows a window has."""
+        chosen, _, has_edges = self._choice.choose(window.chunk.scan, window.first_offset)
+        if has_edges or self._piece.rows.columns or chosen.seen & Seen.LEGACY:
+            try:
+                return sum(batch.num_rows for batch in self._decode(window, chosen, has_edges))
+            except CorruptionError as error:
+                raise type(error)(f"{window.path}, {error}") from None
+        return int(np.maximum(chosen.rows["records_count"], 0).sum(dtype=np.int64))

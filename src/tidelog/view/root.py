@@ -1,0 +1,134 @@
+"""One directory of `log.dirs`, or what was copied of one: partition directories, and the checkpoints beside them.
+
+No `meta.properties` is needed, and no checkpoint: one that is missing or damaged is a notice, and the bounds are then
+those of the log itself.
+"""
+
+from functools import cached_property
+from typing import NamedTuple
+
+from tidelog.errors import CheckpointError, InvalidTopicError
+from tidelog.log.checkpoints import read_offsets
+from tidelog.log.files import join, parent_of
+from tidelog.log.names import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+    is_delete_directory,
+    is_future_directory,
+    is_stray_directory,
+    parse_directory_name,
+)
+from tidelog.view.files import ViewFiles
+
+__all__ = ["FILES_OF_A_ROOT", "PartitionDirectory", "RootView"]
+
+FILES_OF_A_ROOT = frozenset(
+    {
+        META_PROPERTIES,
+        RECOVERY_POINT_CHECKPOINT,
+        LOG_START_CHECKPOINT,
+        HIGH_WATERMARK_CHECKPOINT,
+        CLEANER_CHECKPOINT,
+    }
+)
+
+
+class PartitionDirectory(NamedTuple):
+    """A directory that holds, or held, a partition."""
+
+    name: str
+    topic_partition: TopicPartition
+    mark: str | None  # `delete`, `stray` or `future`: not part of the log of its partition
+
+    @classmethod
+    def parse(cls, name: str) -> "PartitionDirectory":
+        """Read a name; raises InvalidTopicError if it is not that of a partition directory."""
+        mark = None
+        if is_delete_directory(name):
+            mark = "delete"
+        elif is_stray_directory(name):
+            mark = "stray"
+        elif is_future_directory(name):
+            mark = "future"
+        return cls(name, parse_directory_name(name), mark)
+
+
+class RootView:
+    """A root. With `only`, no more than these of its directories."""
+
+    def __init__(self, files: ViewFiles, path: str, only: frozenset[str] | None = None) -> None:
+        self.path = path
+        self.files = files
+        self._only = only
+        self._checkpoints: dict[str, dict[TopicPartition, int]] = {}  # by name, once they were asked for
+        self._damage: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"RootView({self.path!r})"
+
+    @classmethod
+    def around(cls, files: ViewFiles, directory: str) -> "RootView":
+        """The root that a partition directory lies in, with nothing else of it."""
+        return cls(files, parent_of(directory), frozenset({directory.rstrip("/").rpartition("/")[2]}))
+
+    def refresh(self) -> "RootView":
+        """The same root, looked at anew."""
+        return RootView(self.files.fresh(), self.path, self._only)
+
+    @cached_property
+    def directories(self) -> tuple[PartitionDirectory, ...]:
+        """The partition directories, in the order of their partitions; also those with a mark."""
+        found = []
+        for name in self.files.list(self.path) if self._only is None else sorted(self._only):
+            try:
+                directory = PartitionDirectory.parse(name)
+            except InvalidTopicError:
+                continue
+            stat = self.files.stat(join(self.path, name))
+            if stat is not None and stat.is_directory:
+                found.append(directory)
+        return tuple(sorted(found, key=lambda directory: (directory.topic_partition, directory.name)))
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """The partitions that have a log here, without those that are on their way out or in."""
+        return tuple(directory.topic_partition for directory in self.logs)
+
+    @property
+    def logs(self) -> tuple[PartitionDirectory, ...]:
+        """Their directories."""
+        return tuple(directory for directory in self.directories if self._is_readable(directory))
+
+    @property
+    def marked(self) -> tuple[PartitionDirectory, ...]:
+        """The directories that are deleted, stray or being moved in: readable by their own path."""
+        return tuple(directory for directory in self.directories if directory.mark is not None)
+
+    def _is_readable(self, directory: PartitionDirectory) -> bool:
+        return directory.mark is None or self._only is not None  # what was named by its path is meant
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    def checkpointed(self, name: str, directory: PartitionDirectory) -> int | None:
+        """The offset of a partition in one of the checkpoints; None without an entry, and for a marked directory."""
+        if directory.mark is not None:
+            return None
+        if name not in self._checkpoints:
+            self._checkpoints[name] = self._read(name)
+        return self._checkpoints[name].get(directory.topic_partition)
+
+    def damage(self, name: str) -> str | None:
+        """What is wrong with a checkpoint that was read."""
+        return self._damage.get(name)
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        path = join(self.path, name)
+        try:
+            return read_offsets(self.files, path)
+        except CheckpointError as error:
+            self._damage[name] = str(error)
+            return {}

@@ -1,0 +1,318 @@
+"""One segment as a reader finds it: files of one base offset, which may be gone the next moment.
+
+A segment is opened whole or not at all. Its transaction index says which of its records were aborted, so a log of one
+generation and an index of another, as compaction replaces both under the same names, would show what nobody committed.
+The order of Kafka's renames (the log first, then its indexes) makes it possible to be sure: the log is opened first,
+the indexes next, `.swap` before the plain name, and then the name of the log must still be that of the file in hand.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+from tidelog.errors import (
+    CorruptIndexError,
+    CorruptionError,
+    CorruptRecordError,
+    SegmentGoneError,
+    StorageError,
+    UnsupportedError,
+)
+from tidelog.log.batch_info import BatchInfo
+from tidelog.log.batch_scan import read_batch
+from tidelog.log.batch_windows import read_windows
+from tidelog.log.files import ReadFile, join
+from tidelog.log.names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SWAP,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
+from tidelog.log.offset_index import OffsetEntries
+from tidelog.log.segment_reader import NoFile, ReadLogFile, SegmentReader
+from tidelog.log.time_index import TimeEntries
+from tidelog.log.transaction_index import TransactionEntries
+from tidelog.records.batches import batch_of
+from tidelog.view.files import ViewFiles, is_gone
+from tidelog.view.segment_summary import SegmentSummary, summary_of
+
+__all__ = ["SegmentEnd", "SegmentView", "TransactionFile", "with_advice"]
+
+ENTRY_SIZE = 34  # of a transaction index
+_MOST_COUNTS = 5
+_ZEROS_AT_ONCE = 1 << 20
+_LAST_BATCHES = 1024  # so many failing ones can be an end; more are damage
+_WALKED_AT_MOST = 4096  # batches from header to header; then windows are faster
+
+
+Entries = TypeVar("Entries", OffsetEntries, TimeEntries)
+
+
+class TransactionFile(TransactionEntries):
+    """A transaction index as a reader finds it."""
+
+    __slots__ = ()
+
+    def is_sound(self, base_offset: int, next_offset: int) -> bool:
+        """Whether the entries can be those of a segment: whole, in order, and with markers that lie in it."""
+        if self._file.size % ENTRY_SIZE:
+            return False
+        last = base_offset - 1
+        try:
+            for entry in self:
+                if not (0 <= entry.first_offset <= entry.last_offset and last < entry.last_offset < next_offset):
+                    return False
+                last = entry.last_offset
+        except UnsupportedError:
+            return False
+        return True
+
+
+class SegmentEnd(NamedTuple):
+    """Where the batches of a segment end."""
+
+    position: int
+    next_offset: int
+    leader_epoch: int | None  # of the last batch; None in the old formats and where there is none
+    problem: str | None  # what is wrong with the bytes behind, if there are any that a live writer would not leave
+
+
+class SegmentView:
+    """A segment. Only the last one of a partition may end with something that is no batch."""
+
+    def __init__(
+        self, files: ViewFiles, directory: str, base_offset: int, names: dict[str, str], *, is_active: bool = False
+    ) -> None:
+        self.base_offset = base_offset
+        self.directory = directory
+        self.is_active = is_active  # whether it was the last one, to which a broker appends
+        self.files = names  # by suffix (`.log`, `.index` ...), as they were called when the directory was listed
+        self._fs = files
+
+    def __repr__(self) -> str:
+        return f"SegmentView({self.path!r})"
+
+    @property
+    def path(self) -> str:
+        """Where the log lies."""
+        return join(self.directory, self.files[LOG_SUFFIX])
+
+    @property
+    def is_swap(self) -> bool:
+        """Whether it is the output of a compaction that has committed and not yet got its final name."""
+        return self.files[LOG_SUFFIX].endswith(SWAP)
+
+    # -- opening -------------------------------------------------------------------------------------------------
+
+    def open(self) -> SegmentReader:
+        """Log and indexes of one generation, held open: they stay readable whatever happens to their names.
+
+        The log of the active segment ends, for the reader, behind its last valid batch.
+        """
+        reader = self._open()
+        if self.is_active:
+            reader.log.size = _tail(reader).position
+        return reader
+
+    def open_to_end(self) -> tuple[SegmentReader, SegmentEnd]:
+        """The same, and where it ends. CorruptRecordError if a segment that is not active ends inside a batch."""
+        reader = self._open()
+        if not self.is_active:
+            return reader, _whole(reader)
+        end = _tail(reader)
+        reader.log.size = end.position
+        return reader, end
+
+    def _open(self) -> SegmentReader:
+        try:
+            log = ReadLogFile(self._fs, self.path)
+        except StorageError as error:
+            if is_gone(self._fs, self.path, error):
+                raise SegmentGoneError(f"{self.path} is gone") from error
+            raise
+        offset_index, time_index, txn_index = (
+            self._open_index(suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+        )
+        if not self._fs.is_still(log.file):
+            raise SegmentGoneError(f"{self.path} was replaced")
+        return SegmentReader(
+            self.base_offset,
+            log,
+            _entries_of(OffsetEntries, offset_index, self.base_offset),
+            _entries_of(TimeEntries, time_index, self.base_offset),
+            TransactionFile(txn_index),
+        )
+
+    def _open_index(self, suffix: str) -> ReadFile:
+        plain = join(self.directory, file_name(self.base_offset, suffix))
+        for path in (plain + SWAP, plain):
+            try:
+                if self._fs.stat(path) is not None:
+                    return self._fs.open(path)
+            except StorageError as error:
+                if is_gone(self._fs, path, error):
+                    raise SegmentGoneError(f"{path} is gone") from error
+                raise
+        return NoFile(plain)
+
+    # -- where it ends -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def end(self) -> SegmentEnd:
+        """Where its batches end. Of the active segment that is behind the last complete batch that is valid."""
+        return self.open_to_end()[1]
+
+    @property
+    def size(self) -> int:
+        """Bytes of batches."""
+        return self.end.position
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the last batch."""
+        return self.end.next_offset
+
+    @cached_property
+    def file_size(self) -> int:
+        """Bytes of the `.log` file, whatever they are."""
+        found = self._fs.stat(self.path)
+        if found is None:
+            raise SegmentGoneError(f"{self.path} is gone")
+        return found.size
+
+    # -- what is in it -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def largest_timestamp_ms(self) -> int:
+        """The largest timestamp of a record, or when the file was last written to if no record has one."""
+        return self.open().largest_timestamp_ms
+
+    @cached_property
+    def summary(self) -> SegmentSummary:
+        """What the headers of all batches say together. This walks over the whole segment."""
+        return summary_of(self.open().log.file, self.size)
+
+    @property
+    def records(self) -> int:
+        """How many records there are, by the headers; entries of the old formats count as one."""
+        return self.summary.records
+
+    @property
+    def codecs(self) -> tuple[str, ...]:
+        """The codecs of its batches."""
+        return self.summary.codecs
+
+    @property
+    def first_timestamp_ms(self) -> int | None:
+        """The largest timestamp of the first batch."""
+        return self.summary.first_timestamp_ms
+
+    @property
+    def last_timestamp_ms(self) -> int | None:
+        """The largest timestamp of the last batch."""
+        return self.summary.last_timestamp_ms
+
+    def batches(self) -> Iterator[BatchInfo]:
+        """The headers of its batches, in order."""
+        reader, size = self.open(), self.size
+        for window in read_windows(reader.log.file, 0, size):
+            yield from window.batches
+            if window.problem is not None:
+                raise with_advice(window.problem)
+
+
+def _entries_of(kind: type[Entries], index: ReadFile, base_offset: int) -> Entries:
+    """The entries of an index. It is cut to its entries when its segment is rolled, maybe while they are counted."""
+    for _ in range(_MOST_COUNTS):
+        try:
+            return kind(index, base_offset)
+        except CorruptIndexError:
+            continue
+    return kind(NoFile(index.path), base_offset)
+
+
+def with_advice(error: CorruptionError) -> CorruptRecordError:
+    """The same damage, and what to do about it."""
+    return CorruptRecordError(f"{error}; `tidelog fsck` tells what is damaged and what can be saved")
+
+
+def _whole(reader: SegmentReader) -> SegmentEnd:
+    """The end of a segment that nobody appends to: that of its file."""
+    last, problem = _last_batches(reader)
+    if problem is not None:
+        raise with_advice(problem)
+    end = _end_behind(reader, last[-1] if last else None, None)
+    if end.position < reader.size:
+        left = reader.size - end.position
+        raise with_advice(
+            CorruptRecordError(f"{reader.log.path}, position {end.position}: the last {left} bytes are no batch")
+        )
+    return end
+
+
+def _tail(reader: SegmentReader) -> SegmentEnd:
+    """The end of the active segment: what is torn, not yet written, or failing at its very end does not count."""
+    file = reader.log.file
+    batches, problem = _last_batches(reader)
+    while batches and (fault := _fault_of_last(file, batches)) is not None:
+        problem = CorruptRecordError(f"{file.path}, position {batches[-1].position}: {fault}")
+        if len(batches) == 1 and batches[-1].position:
+            raise with_advice(problem)  # more than an end
+        batches.pop()
+    end = _end_behind(reader, batches[-1] if batches else None, None)
+    if problem is None or _is_zero(file, end.position, reader.size):
+        return end
+    return end._replace(problem=f"{problem}; the log ends before it")
+
+
+def _fault_of_last(file: ReadFile, batches: Sequence[BatchInfo]) -> str | None:
+    """What is wrong with the last one of some batches."""
+    last = batches[-1]
+    if len(batches) > 1 and last.last_offset < batches[-2].next_offset:
+        return f"offset {last.last_offset} behind offset {batches[-2].last_offset}"
+    try:
+        batch_of(read_batch(file, last)).ensure_valid()
+    except CorruptionError as error:
+        return str(error)
+    return None
+
+
+def _last_batches(reader: SegmentReader) -> tuple[deque[BatchInfo], CorruptionError | None]:
+    """The last batches of a segment, and what is wrong behind them where a length is one that no batch can have."""
+    file, last = reader.log.file, deque[BatchInfo](maxlen=_LAST_BATCHES)
+    try:
+        last_indexed = reader.offset_index.last_offset
+    except CorruptIndexError:
+        last_indexed = reader.base_offset
+    try:
+        for number, batch in enumerate(reader.lookup().batches_from(last_indexed), 1):
+            last.append(batch)
+            if number == _WALKED_AT_MOST:
+                break
+        else:
+            return last, None
+    except CorruptionError as error:
+        return last, error
+    problem = None  # without an index there is a long way to go
+    for window in read_windows(file, last[-1].position + last[-1].size, reader.size):
+        last.extend(window.batches)
+        problem = window.problem
+    return last, problem
+
+
+def _end_behind(reader: SegmentReader, last: BatchInfo | None, problem: str | None) -> SegmentEnd:
+    if last is None:
+        return SegmentEnd(0, reader.base_offset, None, problem)
+    epoch = last.leader_epoch if last.leader_epoch >= 0 else None
+    return SegmentEnd(last.position + last.size, last.next_offset, epoch, problem)
+
+
+def _is_zero(file: ReadFile, start: int, end: int) -> bool:
+    """Whether nothing was written from a position on: a preallocated file, or one that lost a write in a crash."""
+    for position in range(start, end, _ZEROS_AT_ONCE):
+        if any(file.read(position, min(_ZEROS_AT_ONCE, end - position))):
+            return False
+    return True

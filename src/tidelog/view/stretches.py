@@ -1,0 +1,141 @@
+"""The walk over a log that changes under the walker's feet.
+
+A stretch is a piece of one segment that is held open. Between two stretches everything may have changed: a segment that
+was listed may be deleted, have its name changed, or be replaced by one that holds the offsets of several. Then a fresh
+look is taken and the walk goes on at the next offset. Offsets only go up, so no record is given twice, whatever
+segments lie on top of each other; and what a fresh look does not have any more was deleted.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from tidelog.errors import CorruptionError, CorruptRecordError, SegmentGoneError, StorageError
+from tidelog.log.batch_windows import BatchWindow, read_windows
+from tidelog.log.segment_reader import SegmentReader
+from tidelog.records.batches import Batch, batch_of
+from tidelog.view.look import Look
+from tidelog.view.segment import SegmentEnd, SegmentView, with_advice
+
+__all__ = ["Stretch", "batches_between", "stretches_between"]
+
+TakeLook = Callable[[], Look]
+
+_MOST_LOOKS = 1000  # in a row without a step forward
+_WINDOW_BYTES = 256 << 10  # records are read one by one here: large windows and kernels would not pay
+
+
+class Stretch(NamedTuple):
+    """Batches of one segment, and the offsets wanted of them."""
+
+    segment: SegmentView
+    reader: SegmentReader  # held open
+    start: int  # position of the first batch
+    end: int  # position behind the last
+    first_offset: int  # records below are not wanted,
+    limit_offset: int  # nor are those from here on
+
+
+def stretches_between(look: Look, take_look: TakeLook, first_offset: int, limit_offset: int) -> Iterator[Stretch]:
+    """The stretches that hold the offsets from `first_offset` to before `limit_offset`, in order."""
+    looks, doubt = 0, ""
+    segment = look.holding(first_offset)
+    while segment is not None and first_offset < limit_offset and segment.base_offset < limit_offset:
+        try:
+            reader, end = segment.open_to_end()
+            stretch = _stretch_of(segment, reader, end, first_offset, limit_offset)
+        except (SegmentGoneError, CorruptRecordError) as error:
+            looks += 1
+            if looks == _MOST_LOOKS:
+                raise StorageError(f"{look.directory} changes faster than it can be read: read a copy") from error
+            if isinstance(error, CorruptRecordError):
+                if doubt == str(error):
+                    raise
+                doubt = str(error)  # unless it was read while it was cut, it is so at a second look, too
+            look = take_look()
+            segment = look.holding(first_offset)
+            continue
+        looks, doubt = 0, ""
+        if stretch is not None:
+            yield stretch
+        first_offset = max(first_offset, end.next_offset)
+        segment = look.behind(segment, first_offset)
+
+
+def _stretch_of(
+    segment: SegmentView, reader: SegmentReader, end: SegmentEnd, first_offset: int, limit_offset: int
+) -> Stretch | None:
+    if first_offset >= end.next_offset:
+        return None
+    try:
+        first = reader.find_offset(first_offset)
+        stop = end.position if limit_offset >= end.next_offset else _position_behind(reader, limit_offset)
+    except CorruptionError as error:
+        raise with_advice(error) from error
+    if first is None or first.position >= stop:
+        return None
+    return Stretch(segment, reader, first.position, stop, first_offset, limit_offset)
+
+
+def _position_behind(reader: SegmentReader, limit_offset: int) -> int:
+    """Where the batches end that have offsets below `limit_offset`."""
+    batch = reader.find_offset(limit_offset)
+    if batch is None:
+        return reader.size
+    # An entry of the old formats tells its last offset only: it may wrap some that are wanted.
+    begins_before = batch.base_offset < limit_offset or (batch.is_legacy and batch.codec_id)
+    return batch.position + batch.size if begins_before else batch.position
+
+
+def batches_between(
+    look: Look, take_look: TakeLook, first_offset: int, limit_offset: int, *, verify: bool
+) -> Iterator[Batch]:
+    """The batches that hold the offsets of a range, each once and in order; a copy of their bytes.
+
+    Bytes that cannot be read are looked at a second time, by a fresh look: the end of a log may be cut and written anew
+    while it is read. What is wrong twice in the same place is damage.
+    """
+    doubt: CorruptionError | None = None
+    while True:
+        walk = _Walk(first_offset, limit_offset, verify)
+        yield from walk.batches(stretches_between(look, take_look, first_offset, limit_offset))
+        if walk.problem is None:
+            return
+        if doubt is not None and str(doubt) == str(walk.problem):
+            raise with_advice(doubt)
+        doubt, first_offset = walk.problem, walk.next_offset
+        look = take_look()
+
+
+class _Walk:
+    """One attempt. `problem` says what ended it too early, `next_offset` how far it came."""
+
+    def __init__(self, first_offset: int, limit_offset: int, verify: bool) -> None:
+        self.next_offset = first_offset
+        self.problem: CorruptionError | None = None
+        self._limit_offset = limit_offset
+        self._verify = verify
+
+    def batches(self, stretches: Iterator[Stretch]) -> Iterator[Batch]:
+        for stretch in stretches:
+            file, position = stretch.reader.log.file, stretch.start
+            for window in read_windows(
+                file, position, stretch.end, verify=self._verify, fast=False, window=_WINDOW_BYTES
+            ):
+                yield from self._batches_of(window, file.path)
+                position = window.end
+                self.problem = self.problem or window.problem
+                if self.problem is not None:
+                    return
+            if position < stretch.end:
+                self.problem = CorruptRecordError(f"{file.path}, position {position}: the file ends inside a batch")
+                return
+
+    def _batches_of(self, window: BatchWindow, path: str) -> Iterator[Batch]:
+        for batch in window.batches:
+            if batch.last_offset < self.next_offset:
+                self.problem = CorruptRecordError(
+                    f"{path}, position {batch.position}: offset {batch.last_offset} behind {self.next_offset - 1}"
+                )
+                return
+            yield batch_of(bytes(window.bytes_of(batch)))
+            self.next_offset = batch.next_offset

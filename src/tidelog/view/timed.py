@@ -1,0 +1,65 @@
+"""A partition that is only looked at, as the lookups by time want it (log/list_offsets.py)."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+from tidelog.errors import SegmentGoneError, StorageError
+from tidelog.log.checkpoints import EpochEntry
+from tidelog.log.segment_reader import SegmentReader
+from tidelog.log.watermarks import Isolation
+from tidelog.view.look import Look
+
+if TYPE_CHECKING:
+    from tidelog.view.partition import PartitionView
+
+__all__ = ["TimedPartition"]
+
+Answer = TypeVar("Answer")
+
+_MOST_LOOKS = 100
+
+
+class TimedPartition:
+    """The bounds of a partition and its segments, each opened when it is asked."""
+
+    def __init__(self, view: "PartitionView", look: Look | None = None) -> None:
+        self._look = view.look if look is None else look  # replaced when a segment goes away
+        self._view = view
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._view.log_start_offset
+
+    @property
+    def latest_epoch(self) -> int | None:
+        return self._view.latest_epoch
+
+    @property
+    def earliest_epoch(self) -> EpochEntry | None:
+        epochs = self._view.leader_epochs
+        return epochs[0] if epochs else None
+
+    @property
+    def segments(self) -> Iterator[SegmentReader]:
+        """The segments, one after the other."""
+        return (segment.open() for segment in self._look.segments)
+
+    def limit_offset(self, isolation: Isolation) -> int:
+        """The first offset that a reader may not see."""
+        return self._view.limit_offset(isolation)
+
+    def first_segment_reaching(self, timestamp_ms: int) -> SegmentReader | None:
+        """The first segment whose largest timestamp is not below the given one."""
+        for segment in self._look.segments:
+            if segment.largest_timestamp_ms >= timestamp_ms:
+                return segment.open()
+        return None
+
+    def looking_again(self, question: Callable[["TimedPartition"], Answer]) -> Answer:
+        """The answer to a question, asked again with a fresh look when a segment went away under it."""
+        for _ in range(_MOST_LOOKS):
+            try:
+                return question(self)
+            except SegmentGoneError:
+                self._look = self._view.take_look()
+        raise StorageError(f"{self._view.path} changes faster than it can be searched: search a copy")

@@ -1,0 +1,108 @@
+"""`tidelog fsck`: what it shows, what it changes, and how it ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.fsck.roots_on_disk import a_root, contents, flip, segment
+from tidelog.cli.main import cli
+from tidelog.log.files import join
+from tidelog.log.locks import lock_path
+
+SETTINGS = ("--set", "index.interval.bytes=150", "--set", "segment.index.bytes=1200")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return a_root(tmp_path)
+
+
+def fsck(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["fsck", *map(str, arguments)])
+
+
+def test_a_sound_root_ends_with_0_and_one_line_of_counts(root: Path) -> None:
+    done = fsck(root, "--deep")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[-1] == "4 partitions, 17 segments, 95 batches, 11 kB: nothing wrong"
+
+
+def test_findings_end_with_1_and_are_a_table_of_severity_code_place_and_words(root: Path) -> None:
+    flip(segment(root), 70)
+    done = fsck(root)
+    assert done.exit_code == 1
+    (line,) = [line for line in done.stdout.splitlines() if "LOG-CRC" in line]
+    assert line.split()[:4] == ["error", "LOG-CRC", f"orders-0/{segment(root).name}", "at"]
+    assert "1 errors, 0 warnings" in done.stdout
+
+
+def test_programs_get_one_object(root: Path) -> None:
+    flip(segment(root), 70)
+    done = fsck(root, "--json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["clean"], told["errors"]) == (1, False, 1)
+    assert told["findings"][-1].keys() >= {"code", "severity", "file", "position", "size", "offsets", "remedy"}
+
+
+def test_a_dry_run_tells_the_plan_and_changes_nothing(root: Path) -> None:
+    flip(segment(root), 70)
+    before = contents(root.parent)
+    done = fsck(root, "--repair", "--dry-run")
+    assert done.exit_code == 1
+    assert "bytes 0 to" in done.stdout
+    assert "segment 0 is written anew" in done.stdout
+    assert "plan" in json.loads(fsck(root, "--repair", "--dry-run", "--json").stdout)
+    assert contents(root.parent) == before
+
+
+def test_a_repair_ends_with_0_and_names_the_quarantine(root: Path) -> None:
+    flip(segment(root), 70)
+    done = fsck(root, "--repair", *SETTINGS)
+    assert done.exit_code == 0, done.output
+    assert f"quarantine: {root}.tidelog/" in done.stdout
+    assert done.stdout.splitlines()[-1] == "checked again: nothing wrong"
+    assert fsck(root, "--deep").exit_code == 0
+
+
+def test_a_repair_tells_programs_what_was_done(root: Path, tmp_path: Path) -> None:
+    (root / "orders-0" / "notes.txt").write_text("mine")
+    done = fsck(root, "--repair", "--json", "--quarantine", tmp_path / "aside", *SETTINGS)
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["after"]["clean"], told["pieces"], told["failures"]) == (0, True, 1, [])
+    assert told["quarantine"][0].startswith(str(tmp_path / "aside"))
+
+
+def test_what_is_left_to_people_ends_with_1_and_says_what_to_try(root: Path) -> None:
+    (root / "keys-0" / "partition.metadata").unlink()
+    done = fsck(root, "--repair", *SETTINGS)
+    assert done.exit_code == 1
+    assert "kafka-topics --describe" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--dry-run",), "--dry-run goes with --repair"),
+        (("--set", "index.interval.bytes=1"), "--set goes with --repair"),
+        (("--repair", "--set", "nonsense"), "is not NAME=VALUE"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(root: Path, arguments: tuple[str, ...], words: str) -> None:
+    done = fsck(root, *arguments)
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
+def test_a_place_without_logs_and_a_root_in_use_are_one_line(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = fsck(tmp_path / "empty")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    lock = lock_path(join(str(root), ".lock"))
+    try:
+        done = fsck(root, "--repair")
+    finally:
+        lock.release()
+    assert done.exit_code == 3
+    assert done.stderr == f"tidelog: a broker or another tidelog has {root} open: stop it first\n"

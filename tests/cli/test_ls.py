@@ -1,0 +1,98 @@
+"""`tidelog ls`: what lies in a directory, for people and for programs."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from tests.golden.corpus import case
+from tidelog.cli.main import cli
+
+WALKTHROUGH = "client-0.10.2.2/step6-after-clean-stop"
+
+
+def ls(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["ls", *map(str, arguments)])
+
+
+def listed(*arguments: str | Path) -> list[dict[str, Any]]:
+    done = ls(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def a_root(home: Path) -> Path:
+    return Path(shutil.copytree(case("seed-walkthrough") / WALKTHROUGH, home / "data"))
+
+
+def test_a_partition_is_one_line(tmp_path: Path) -> None:
+    root = a_root(tmp_path)
+    title, headings, row = ls(root).stdout.splitlines()
+    assert title == f"{root}: 1 partition, 12 kB"
+    assert headings.split("  ")[0] == "partition"
+    assert row.split() == ["log-format-1", "0", "228", "228", "3", "12", "kB", "2026-11-15T19:37:30.081Z", "ok"]
+
+
+def test_the_segments_of_the_walk_through_are_those_of_the_documents(tmp_path: Path) -> None:
+    (partition,) = listed(a_root(tmp_path), "--long")
+    assert [segment["base_offset"] for segment in partition["details"]] == [0, 93, 184]
+    assert [segment["records"] for segment in partition["details"]] == [93, 91, 44]
+    assert [segment["codecs"] for segment in partition["details"]] == [["none"]] * 3
+    assert partition["details"][0]["files"] == {".log": "whole", ".index": "1 entry", ".timeindex": "2 entries"}
+
+
+def test_a_missing_index_is_told(tmp_path: Path) -> None:
+    root = a_root(tmp_path)
+    (root / "log-format-1" / "00000000000000000093.index").unlink()
+    (partition,) = listed(root, "--long")
+    assert partition["details"][1]["files"][".index"] == "missing"
+
+
+def test_a_partition_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
+    root = a_root(tmp_path)
+    shutil.copytree(root / "log-format-1", root / "log-format-2")
+    log = root / "log-format-1" / "00000000000000000093.log"
+    log.write_bytes(log.read_bytes()[:-10])
+    done = ls(root)
+    assert done.exit_code == 3
+    assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == ["log-format-1", "log-format-2"]
+    assert "cannot be read" in done.stdout
+    assert f"{root}/log-format-1: " in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_deleted_and_stray_directories_are_listed_as_such(tmp_path: Path) -> None:
+    root = a_root(tmp_path)
+    shutil.copytree(root / "log-format-1", root / f"old-0.{'0' * 32}-delete")
+    marks = {row["topic"]: row["mark"] for row in listed(root)}
+    assert marks == {"log-format": None, "old": "delete"}
+
+
+def test_only_the_topics_that_were_asked_for(tmp_path: Path) -> None:
+    root = a_root(tmp_path)
+    shutil.copytree(root / "log-format-1", root / "other-0")
+    assert [row["topic"] for row in listed(root, "--topic", "other")] == ["other"]
+
+
+def test_a_topic_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
+    done = ls(a_root(tmp_path), "--topic", "nothing")
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    assert "nothing" in done.stderr
+
+
+def test_an_empty_directory_and_a_missing_one_are_one_line_each(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for directory in (tmp_path / "empty", tmp_path / "missing"):
+        done = ls(directory)
+        assert done.exit_code in (2, 3)
+        assert len(done.stderr.splitlines()) == 1
+        assert str(directory) in done.stderr
+
+
+def test_nothing_in_the_directory_changes(tmp_path: Path) -> None:
+    root = a_root(tmp_path)
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*")}
+    assert ls(root, "--long").exit_code == 0
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*")} == before

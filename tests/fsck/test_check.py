@@ -1,0 +1,286 @@
+"""What a check finds, by the places where it is found."""
+
+import json
+import shutil
+import threading
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.fsck.roots_on_disk import a_root, contents, flip, segment
+from tests.golden import corpus
+from tidelog.errors import InvalidRequestError
+from tidelog.fsck import CODES, Report, Severity, check
+from tidelog.log import LogConfig, ManualClock, UnifiedLog
+from tidelog.log.files import join
+from tidelog.log.locks import lock_path
+from tidelog.records import NewRecord, read_batches
+from tidelog.records.checksum import crc32c_of
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return a_root(tmp_path)
+
+
+def checked(path: Path, **options: bool) -> Report:
+    return check(str(path), **options)
+
+
+def found(path: Path, *, deep: bool = True) -> list[tuple[str, str, int | None]]:
+    """Code, file and position of all that is worse than info."""
+    return [
+        (finding.code, finding.file.removeprefix(f"{path}/"), finding.position)
+        for finding in check(str(path), deep=deep).findings
+        if finding.severity is not Severity.INFO
+    ]
+
+
+def batch_starts(path: Path) -> list[int]:
+    starts = [0]
+    for batch in read_batches(path.read_bytes()):
+        starts.append(starts[-1] + batch.size_in_bytes)
+    return starts[:-1]
+
+
+# -- the log ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_flipped_bit_is_one_finding_with_its_bytes_and_offsets(root: Path) -> None:
+    log = segment(root)
+    starts = batch_starts(log)
+    flip(log, starts[2] + 40)
+    (finding,) = [one for one in checked(root).findings if one.severity is Severity.ERROR]
+    assert (finding.code, finding.position, finding.size) == ("LOG-CRC", starts[2], starts[3] - starts[2])
+    assert finding.offsets == (4, 5)
+    assert str(finding.topic_partition) == "orders-0"
+    assert "stored crc" in finding.message
+
+
+def test_a_damaged_length_hides_no_batch_behind_it(root: Path) -> None:
+    log = segment(root)
+    starts = batch_starts(log)
+    flip(log, starts[1] + 9, bit=4)
+    (finding,) = [one for one in checked(root).findings if one.severity is Severity.ERROR]
+    assert (finding.code, finding.position, finding.size) == ("LOG-LENGTH", starts[1], starts[2] - starts[1])
+
+
+def test_a_torn_tail_of_the_last_segment_is_a_warning_and_of_another_an_error(root: Path) -> None:
+    for number, code, severity in ((5, "LOG-TAIL", "warning"), (1, "LOG-TORN", "error")):
+        log = segment(root, number)
+        log.write_bytes(log.read_bytes()[:-10])
+        findings = [one for one in checked(root).findings if one.file == str(log)]
+        assert [(one.code, one.severity) for one in findings] == [(code, severity)]
+
+
+def test_zeros_behind_the_last_batch_keep_kafka_from_starting_only_after_a_clean_stop(root: Path) -> None:
+    log = segment(root, 5)
+    size = log.stat().st_size
+    log.write_bytes(log.read_bytes() + bytes(100))
+    assert ("LOG-ZEROS", f"orders-0/{log.name}", size) in found(root)
+    (root / ".kafka_cleanshutdown").unlink()
+    severities = {one.code: one.severity for one in checked(root).findings}
+    assert severities["LOG-ZEROS"] is Severity.WARNING
+
+
+def test_an_offset_that_no_checksum_covers_is_known_from_the_neighbours(root: Path) -> None:
+    log = segment(root)
+    start = batch_starts(log)[3]
+    flip(log, start + 7, bit=5)
+    (finding,) = [one for one in checked(root).findings if one.severity is Severity.ERROR and one.file == str(log)]
+    assert (finding.code, finding.position, finding.offsets) == ("LOG-OFFSET", start, (6, 7))
+
+
+def test_a_leader_epoch_is_held_to_the_epoch_checkpoint(root: Path) -> None:
+    log = segment(root, 3)
+    flip(log, batch_starts(log)[2] + 15, bit=3)
+    assert ("LOG-EPOCH", f"orders-0/{log.name}", batch_starts(log)[2]) in found(root)
+
+
+def test_two_exchanged_segments_are_told_from_damage(root: Path) -> None:
+    one, two = segment(root, 1), segment(root, 3)
+    first, second = one.read_bytes(), two.read_bytes()
+    one.write_bytes(second)
+    two.write_bytes(first)
+    told = [(code, name) for code, name, _ in found(root) if code.startswith("LOG-")]
+    assert told == [("LOG-RANGE", f"orders-0/{one.name}"), ("LOG-RANGE", f"orders-0/{two.name}")]
+
+
+def test_a_missing_segment_is_a_gap_unless_the_topic_is_compacted(root: Path) -> None:
+    for path in (root / "orders-0").glob(f"{29:020}.*"):
+        path.unlink()
+    bad = [one for one in checked(root).findings if one.severity is not Severity.INFO]
+    assert ("LOG-GAP", Severity.WARNING, (29, 43)) in [(one.code, one.severity, one.offsets) for one in bad]
+    gaps = [one for one in checked(root).findings if one.code == "LOG-GAP" and "keys-0" in one.file]
+    assert gaps
+    assert {one.severity for one in gaps} == {Severity.INFO}
+
+
+def test_records_that_cannot_be_read_are_found_by_a_deep_look_only(tmp_path: Path) -> None:
+    with UnifiedLog.open(tmp_path / "orders-0", clock=ManualClock(0)) as log:
+        log.append([NewRecord(b"k", b"value", 5)])
+    path = segment(tmp_path)
+    batch = bytearray(path.read_bytes())
+    batch[61] += 2  # the length of its only record
+    batch[17:21] = crc32c_of(batch[21:]).to_bytes(4, "big")
+    path.write_bytes(batch)
+    assert found(tmp_path, deep=False) == []
+    assert [code for code, _, _ in found(tmp_path)] == ["LOG-RECORDS"]
+
+
+# -- what lies beside it ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("suffix", "position", "code"),
+    [
+        (".index", 2, "IDX-ORDER"),
+        (".index", 7, "IDX-ENTRY"),
+        (".timeindex", 7, "TIX-ENTRY"),
+        (".timeindex", 10, "TIX-ORDER"),
+        (".txnindex", 9, "TXN-ENTRY"),
+        (".txnindex", 25, "TXN-ENTRY"),
+        (".txnindex", 1, "TXN-VERSION"),
+        (".snapshot", 20, "SNP-FORMAT"),
+    ],
+)
+def test_a_flipped_bit_beside_the_log_is_found(root: Path, suffix: str, position: int, code: str) -> None:
+    path = segment(root, 1, suffix)
+    flip(path, position)
+    assert code in [found_code for found_code, name, _ in found(root) if name.endswith(path.name)]
+
+
+def test_indexes_that_every_release_wrote_are_taken_as_they_are() -> None:
+    assert checked(corpus.case("index-content"), deep=True).findings == []
+
+
+@pytest.mark.parametrize("case", ["1-codecs", "2-records", "3-rolls", "4-transactions", "5-compaction", "7-lookups"])
+def test_what_kafka_wrote_is_clean(case: str) -> None:
+    report = checked(corpus.case(f"kafka-4.3/{case}"), deep=True)
+    assert report.codes() <= {"ROOT-META"}  # these images come without the file
+    assert report.counts["batches"] > 40
+
+
+def test_what_kafka_left_of_damaged_logs_is_found() -> None:
+    variants = {
+        "c-flip-active-0": "LOG-CRC", "c-index-garbage-0": "IDX-ENTRY", "c-notimeindex-0": "TIX-STALE",
+        "c-notxnindex-0": "TXN-MISSING", "c-nosnapshot-0": "SNP-STATE", "c-hdr-epoch-0": "LOG-EPOCH",
+        "c-torn-0": "LOG-TAIL",
+    }  # fmt: skip
+    report = checked(corpus.case("kafka-4.3/6-recovery") / "clean" / "after", deep=True)
+    for name, code in variants.items():
+        assert code in {one.code for one in report.findings if f"/{name}/" in one.file}, name
+
+
+def test_a_snapshot_that_lacks_a_producer_is_found_where_everything_is_read(root: Path) -> None:
+    first, second = segment(root, 0, ".snapshot"), segment(root, 2, ".snapshot")
+    second.write_bytes(first.read_bytes())
+    assert "SNP-STATE" not in {code for code, _, _ in found(root, deep=False)}
+    assert ("SNP-STATE", f"orders-0/{second.name}", None) in found(root)
+
+
+# -- roots -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_that_is_no_partition_keeps_kafka_from_starting(root: Path) -> None:
+    (root / "backup").mkdir()
+    (root / "notes.txt").write_text("mine")
+    assert [code for code, _, _ in found(root)] == ["ROOT-FOREIGN"]
+    assert "ROOT-FILE" in {one.code for one in checked(root).findings}
+
+
+def test_checkpoints_are_held_to_the_logs(root: Path) -> None:
+    (root / "replication-offset-checkpoint").write_text("0\n2\norders 0 9000\ngone 3 1\n")
+    (root / "log-start-offset-checkpoint").write_text("0\n2\norders 1 5\n")
+    assert Counter(code for code, _, _ in found(root)) == {"CHK-RANGE": 1, "CHK-UNKNOWN": 1, "CHK-FORMAT": 1}
+
+
+def test_a_log_that_lost_its_end_is_known_by_the_recovery_point(root: Path) -> None:
+    for path in (root / "orders-1").glob(f"{28:020}.*"):
+        path.unlink()
+    assert ("CHK-RANGE", "recovery-point-offset-checkpoint", None) in found(root)
+
+
+def test_a_partition_directory_by_itself_is_checked_with_what_its_root_says(root: Path) -> None:
+    report = checked(root / "orders-1")
+    assert (report.counts["partitions"], report.is_clean) == (1, True)
+    flip(segment(root, 0, partition="orders-1"), 70)
+    assert checked(root / "orders-1").codes() == {"LOG-CRC"}
+
+
+def test_a_tree_of_roots_is_checked_as_a_whole(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        a_root(tmp_path / name)
+    assert checked(tmp_path).counts["partitions"] == 8
+
+
+def test_a_place_without_logs_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="holds no log directory"):
+        checked(tmp_path)
+    with pytest.raises(InvalidRequestError, match="is no directory"):
+        checked(tmp_path / "nothing")
+
+
+def test_nothing_is_written_and_a_root_in_use_can_be_looked_at(root: Path) -> None:
+    flip(segment(root), 70)
+    (root / ".kafka_cleanshutdown").unlink()
+    lock = lock_path(join(str(root), ".lock"))
+    before = contents(root)
+    try:
+        report = checked(root, deep=True)
+    finally:
+        lock.release()
+    assert contents(root) == before
+    assert [one.message for one in report.findings if one.code == "ROOT-UNCLEAN"] == ["a broker has it open"]
+
+
+# -- the report ------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_is_json_and_each_finding_tells_code_place_and_remedy(root: Path) -> None:
+    flip(segment(root), 70)
+    told = json.loads(json.dumps(checked(root).to_dict()))
+    (finding,) = [one for one in told["findings"] if one["severity"] == "error"]
+    assert (told["clean"], told["errors"], told["partitions"]) == (False, 1, 4)
+    assert (finding["topic"], finding["partition"], finding["position"]) == ("orders", 0, 0)
+    assert finding["remedy"] == CODES["LOG-CRC"].remedy
+
+
+def test_threads_find_what_one_finds(root: Path) -> None:
+    for number in range(5):
+        flip(segment(root, number), 100 + number)
+    shutil.copytree(root / "orders-0", root / "orders-7")
+    one, several = check(str(root), jobs=1), check(str(root), jobs=4)
+    assert one.findings == several.findings
+    assert len(one.findings) > 10
+
+
+def test_a_log_that_grows_rolls_and_is_cleaned_meanwhile_is_clean(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    for name in ("recovery-point", "log-start", "replication"):
+        (tmp_path / f"{name}-offset-checkpoint").write_text("0\n0\n")
+    config = LogConfig(segment_bytes=4000, index_interval_bytes=100, segment_index_bytes=600, retention_bytes=12_000)
+    log = UnifiedLog.open(tmp_path / "orders-0", config, topic_id=uuid.UUID(int=1 << 100), clock=ManualClock(0))
+    log.append([NewRecord(b"key", b"value", 5)])  # with the first append the topic id is there
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            log.append([NewRecord(b"key", b"value" * 9, 5) for _ in range(3)])
+            log.delete_old_segments()
+            log.tick()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(10):
+            report = checked(tmp_path, deep=True)
+            assert report.codes() == set(), [(one.code, one.file, one.message) for one in report.findings]
+    finally:
+        stop.set()
+        writer.join()
+    assert log.log_end_offset > 100
+    log.close()

@@ -1,0 +1,103 @@
+"""What a view reads is what the log itself reads, whatever was done to the log."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.log.logs import ABORT, COMMIT, COORDINATOR, NOW, a_log, batch, in_txn, lead, marker
+from tidelog.log import Isolation, TopicPartition, UnifiedLog
+from tidelog.log.checkpoints import OffsetCheckpoint
+from tidelog.testing.disk import SimulatedFileSystem
+from tidelog.view import PartitionView
+from tidelog.view.files import ReadOnlyFiles
+
+PRODUCERS = 3
+TIMES = 20
+
+steps = st.one_of(
+    st.tuples(st.just("append"), st.integers(1, 4), st.integers(0, TIMES)),
+    st.tuples(st.just("append in a transaction"), st.integers(1, 3), st.integers(0, PRODUCERS - 1)),
+    st.tuples(st.just("end"), st.sampled_from([ABORT, COMMIT]), st.integers(0, PRODUCERS - 1)),
+    st.tuples(st.just("roll"), st.none(), st.none()),
+    st.tuples(st.just("high watermark"), st.floats(0, 1), st.none()),
+    st.tuples(st.just("delete records"), st.floats(0, 1), st.none()),
+    st.tuples(st.just("truncate"), st.floats(0, 1), st.none()),
+)
+
+
+class Driver:
+    """Does the steps that a log can take now."""
+
+    def __init__(self, log: UnifiedLog) -> None:
+        self.log = log
+        self.sequences = [0] * PRODUCERS
+        self.epoch = 0
+        self.places: set[int] = set()  # where batches begin
+
+    def do(self, name: str, what: Any, which: Any) -> None:
+        log = self.log
+        self.places.add(log.log_end_offset)
+        if name == "append":
+            lead(log, batch(what, timestamp_ms=NOW + which), epoch=self.epoch)
+        elif name == "append in a transaction":
+            lead(log, in_txn(which, self.sequences[which], what), epoch=self.epoch)
+            self.sequences[which] += what
+        elif name == "end":
+            lead(log, marker(which, what), epoch=self.epoch, origin=COORDINATOR)
+        elif name == "roll":
+            log.roll()
+        elif name == "high watermark":
+            log.update_high_watermark(self._between(log.high_watermark, log.log_end_offset, what))
+        elif name == "delete records":
+            log.delete_records(self._between(log.log_start_offset, log.high_watermark, what))
+        else:
+            self._truncate(self._between(log.high_watermark, log.log_end_offset, what))
+
+    def _truncate(self, offset: int) -> None:
+        """Cut the log; producers begin anew, in the epoch of another leader."""
+        self.log.truncate_to(offset)
+        self.places = {place for place in self.places if place <= offset}
+        self.epoch += 1
+        known = {producer.producer_id: producer.last_sequence for producer in self.log.producers.active_producers()}
+        self.sequences = [known.get(producer, -1) + 1 for producer in range(PRODUCERS)]
+
+    def _between(self, low: int, high: int, share: float) -> int:
+        """An offset at which a batch begins or the log ends, as replication moves bounds."""
+        places = [offset for offset in sorted({*self.places, self.log.log_end_offset}) if low <= offset <= high]
+        return places[int((len(places) - 1) * share)] if places else low
+
+
+@given(st.lists(steps, max_size=40), st.booleans())
+def test_a_view_reads_what_the_log_reads(done: list[tuple[str, Any, Any]], is_closed: bool) -> None:
+    disk = SimulatedFileSystem()
+    log = a_log("/data", fs=disk, segment_bytes=400, index_interval_bytes=100)
+    driver = Driver(log)
+    for step in done:
+        driver.do(*step)
+    topic = TopicPartition("topic", 0)
+    OffsetCheckpoint(disk, "/data/replication-offset-checkpoint").write({topic: log.high_watermark})
+    OffsetCheckpoint(disk, "/data/log-start-offset-checkpoint").write({topic: log.log_start_offset})
+    view = PartitionView.at(ReadOnlyFiles(disk), "/data/topic-0")
+
+    assert view.log_start_offset == log.log_start_offset
+    assert view.log_end_offset == log.log_end_offset
+    assert view.high_watermark == log.high_watermark
+    assert view.last_stable_offset == log.last_stable_offset
+    everything = list(log.records())
+    committed = list(log.records(isolation=Isolation.COMMITTED))
+    asked = [-1, -2, -3, *range(NOW, NOW + TIMES + 2)]
+    answers = [log.offset_for_time(time, isolation) for time in asked for isolation in Isolation]
+    if is_closed:
+        log.close()
+        view = view.refresh()
+    assert list(view.read()) == everything
+    assert list(view.read(committed=True, end_bound="highWatermark")) == committed
+    for first in range(log.log_start_offset, log.log_end_offset, 4):
+        assert list(view.read(first)) == [record for record in everything if record.offset >= first]
+        limit = first + 5
+        assert list(view.read(first, limit, committed=True, end_bound="highWatermark")) == [
+            record for record in committed if first <= record.offset < limit
+        ]
+    assert [view.offset_for_time(time, isolation) for time in asked for isolation in Isolation] == answers
+    assert view.notices == ()
