@@ -23,16 +23,19 @@ def java_hash(text: str) -> int:
     return code
 
 
-def hash_order(keys: list[str]) -> list[str]:
+def hash_order(keys: list[str], *, last_came_again: bool = False) -> list[str]:
     """Different keys, given in the order in which they were put in, as the map lists them.
+
+    The map looks at its size whenever it is asked, so it matters whether the last key was asked for again.
 
     >>> hash_order(["b", "a"])
     ['a', 'b']
     """
-    table = _FIRST_TABLE
-    while 4 * (len(keys) - 1) > 3 * table:
+    table, noticed = _FIRST_TABLE, len(keys) - (not last_came_again)
+    while 4 * noticed > 3 * table:
         table *= 2
-    return sorted(keys[::-1], key=lambda key: _bucket(key, table))  # stable
+    arrival = {key: index for index, key in enumerate(keys)}
+    return sorted(keys, key=lambda key: (_bucket(key, table), -arrival[key]))
 
 
 def _bucket(key: str, table: int) -> int:

@@ -4,10 +4,9 @@ This is the readable path, batch by batch. For large files and the usual options
 a kernel; it leaves every batch that is not plain sailing to this path.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from tidelog.dump.batch_lines import OldRecord, RecordLines, batch_line_end, batch_line_start
+from tidelog.dump.batch_lines import RecordLines, batch_line_end, batch_line_start
 from tidelog.dump.control_text import control_text
 from tidelog.dump.fast_lines import writer_for
 from tidelog.dump.java_errors import JavaError
@@ -160,7 +159,7 @@ class _LogDump:
     def _write_old_records(self, batch: FileBatch) -> None:
         out = self._out
         first_offset: int | None = None
-        for old in self._old_records(batch):
+        for old in read_old_records(batch, self._release):
             if first_offset is None:
                 first_offset = old.record.offset
                 lines = RecordLines(batch, batch.position, self._release)
@@ -172,9 +171,6 @@ class _LogDump:
                     raise old.data_error
                 self._write_data(old.record)
             out.write("\n")
-
-    def _old_records(self, batch: FileBatch) -> Iterable[OldRecord]:
-        return read_old_records(batch, self._release)
 
     def _write_control_records(self, batch: FileBatch) -> None:
         lines = RecordLines(batch, batch.position, self._release)

@@ -70,7 +70,9 @@ class Reports:
 
     def _in_order(self, findings: Findings) -> list[tuple[str, list[_Pair]]]:
         by_file = dict(findings)
-        names = hash_order(list(by_file)) if self._release.reports_in_hash_order else list(by_file)
+        names = list(by_file)
+        if names and self._release.reports_in_hash_order:
+            names = hash_order(names, last_came_again=len(by_file[names[-1]]) > 1)
         return [(file, by_file[file]) for file in names]
 
     def _arranged(self, pairs: list[_Pair]) -> list[_Pair]:
