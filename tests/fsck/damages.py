@@ -224,9 +224,10 @@ DEEDS: tuple[Deed, ...] = (
 def damage_of(number: int) -> tuple[Case, SimulatedFileSystem]:
     """A case, and the world it was done to."""
     rng = random.Random(number)
+    half = number // 2
     # Logs matter most: every second case is one of theirs.
-    kind = ".log" if number % 2 else KINDS[(number // 2) % len(KINDS)]
-    deed = DEEDS[(number // (2 * len(KINDS)) + number) % len(DEEDS)]
+    kind = ".log" if number % 2 else KINDS[half % len(KINDS)]
+    deed = DEEDS[(half // len(KINDS) + (number if number % 2 else half)) % len(DEEDS)]
     disk = world().copy()
     path = rng.choice(files_of(kind))
     what = deed(disk, path, rng)

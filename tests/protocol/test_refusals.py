@@ -127,7 +127,8 @@ def test_no_element_of_an_array_has_no_bytes() -> None:
         (b"\x00\x00\x00\x01\x00\x09orders", 0, "name of MetadataRequestTopic has a length of 9, and 6 bytes are left"),
         (b"\x00\x00\x00\x01\xff\xff", 0, "name of MetadataRequestTopic is null"),
         (b"\x02\x81\x80\x02", 9, "length of 32768; text has at most 32767 bytes"),
-        (b"\x80\x80\x80\x80\x08", 9, "topics of MetadataRequest"),  # -2**31 - 1 is the largest number of a JVM, not null
+        # -2**31 - 1 is the largest number of a JVM, not null
+        (b"\x80\x80\x80\x80\x08", 9, "topics of MetadataRequest"),
         (b"\x00\x01\x01\x01\x01\x80\x80\x80\x80\x80", 9, "a varint of more than five bytes"),
         (b"\x00\x01\x01\x01\x01\x05\x09ab", 9, "tag 5 of MetadataRequest has a length of 9, and 2 bytes are left"),
     ],
