@@ -25,7 +25,8 @@ same. Tables are for people, `--json` is for programs; progress appears on stand
 | 3 | the input could not be read |
 | 130 | interrupted |
 
-`dump-log` alone keeps the exit codes of Kafka's tool, and `--help` prints its text; `dump-log -h` prints ours. Completion for your shell: `tidelog completion --help`.
+`dump-log` alone keeps the exit codes of Kafka's tool, and `--help` prints its text; `dump-log -h` prints ours. Completion
+for your shell: `tidelog completion --help`.
 """
 
 
@@ -33,7 +34,9 @@ def page() -> str:
     """The whole page."""
     whole = click.Context(cli, info_name="tidelog", terminal_width=100, **cli.context_settings)
     parts = [_HEAD, f"## tidelog\n\n{_block(cli.get_help(whole))}"]
-    for name, command in sorted(cli.commands.items()):
+    for name in cli.list_commands(whole):
+        command = cli.get_command(whole, name)
+        assert command is not None
         context = click.Context(command, parent=whole, info_name=name, terminal_width=100, **command.context_settings)
         parts.append(f"## {name}\n\n{_block(command.get_help(context))}")
     return "\n".join(parts)

@@ -4,12 +4,14 @@ import errno
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
 import tidelog
+import tidelog.cli
 from tidelog.cli.main import cli
 from tidelog.errors import (
     CorruptRecordError,
@@ -48,8 +50,24 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def test_every_command_has_a_help_text() -> None:
-    for name, command in cli.commands.items():
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
         assert command.help, f"tidelog {name} has no help"
+
+
+def test_a_command_is_imported_when_it_is_called_and_no_other() -> None:
+    code = "import sys; from tidelog.cli.main import cli; cli(['warmup', '--help'], standalone_mode=False)"
+    code += "; print([name for name in sys.modules if name.startswith('tidelog.cli.')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "['tidelog.cli.main', 'tidelog.cli.warmup']"
+
+
+def test_the_module_of_every_command_is_listed() -> None:
+    beside = {"__init__", "bounds", "main", "output"}
+    modules = {path.stem for path in Path(tidelog.cli.__file__).parent.glob("*.py")} - beside
+    assert {name.replace("-", "_") for name in cli.list_commands(click.Context(cli))} == modules
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tidelog.kernels.headers import check_headers, scan_headers
-from tidelog.kernels.record_walk import BatchVerdict, verdict_of, walk_records
+from tidelog.kernels.record_walk import BatchVerdict, header_columns, verdict_of, walk_records
 from tidelog.records import Codec, Header, NewRecord, RecordBatch, build_batch, read_batches
 from tidelog.records.checksum import crc32c_of
 
@@ -83,3 +83,22 @@ def test_a_broken_stream_does_not_hide_the_batches_around_it() -> None:
         with_checksum(batches[number])
     found = by_kernel(b"".join(map(bytes, batches)), checked=True)
     assert np.flatnonzero(found).tolist() == [1, 5, 14]
+
+
+def test_columns_hold_what_the_headers_say_and_count_what_cannot_be() -> None:
+    rng = random.Random(9)
+    batches = [a_batch(rng, Codec.NONE) for _ in range(40)]
+    batches[3][16], batches[7][22], batches[9][23] = 3, 6, 0x80  # magic, codec, last offset delta
+    data = b"".join(map(bytes, batches))
+    scan = scan_headers(data)
+    columns, odd = header_columns(scan.rows, scan.positions)
+    headers = [batch.header for batch in read_batches(data) if isinstance(batch, RecordBatch)]
+    assert columns.tolist() == [
+        (
+            position, header.batch_length + 12, header.base_offset, header.base_offset + header.last_offset_delta,
+            header.max_timestamp_ms, header.partition_leader_epoch, header.records_count, header.attributes,
+            header.magic, header.producer_id,
+        )
+        for position, header in zip(scan.positions.tolist(), headers, strict=True)
+    ]  # fmt: skip
+    assert odd == 3

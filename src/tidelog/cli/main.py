@@ -12,23 +12,12 @@ Anything else that escapes is a mistake of ours and keeps its traceback.
 """
 
 import traceback
+from importlib import import_module
 from typing import IO, Any, NoReturn
 
 import click
 
 from tidelog import __version__
-from tidelog.cli.cat import cat
-from tidelog.cli.compact import compact
-from tidelog.cli.completion import completion
-from tidelog.cli.diff import diff
-from tidelog.cli.dump_log import dump_log
-from tidelog.cli.explain import explain
-from tidelog.cli.export import export
-from tidelog.cli.fsck import fsck
-from tidelog.cli.load import load
-from tidelog.cli.ls import ls
-from tidelog.cli.reindex import reindex
-from tidelog.cli.warmup import warmup
 from tidelog.errors import InvalidRequestError, TidelogError, UnsupportedError
 
 __all__ = ["cli", "main"]
@@ -50,7 +39,20 @@ class _Unreadable(_Failure):
 
 
 class _Commands(click.Group):
-    """A group that turns the errors of its commands into one line each."""
+    """The commands, each in its own module that is imported when it is called; their errors become one line each."""
+
+    NAMES = (
+        "cat", "compact", "completion", "diff", "dump-log", "explain", "export", "fsck", "load", "ls", "reindex", "warmup",
+    )  # fmt: skip
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*self.NAMES, *self.commands})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.NAMES and cmd_name not in self.commands:
+            name = cmd_name.replace("-", "_")
+            self.add_command(getattr(import_module(f"tidelog.cli.{name}"), name))
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -75,10 +77,6 @@ def cli(traceback: bool) -> None:
     Exit codes: 0 fine, 1 findings, or not done as you wished, 2 wrong usage, 3 the input could not be read, 130
     interrupted.
     """
-
-
-for command in (cat, compact, completion, diff, dump_log, explain, export, fsck, load, ls, reindex, warmup):
-    cli.add_command(command)
 
 
 def main() -> NoReturn:

@@ -203,17 +203,18 @@ class PartitionCheck:
         base, notes = facts.base_offset, self.notes
         is_last = facts is self.segments[-1]
         is_open = is_last and not self._is_clean
+        may_lack = is_open and (self._root.is_in_use or not facts.size)  # they are made with the first entry
         path = self.files.path(base, INDEX_SUFFIX)
         data = self._content(path, base, INDEX_SUFFIX)
         if data is not None:
             check_offset_index(notes, path, data, facts, is_open=is_open)
-        elif not is_open or facts.size:
+        elif not may_lack:
             notes.add("IDX-MISSING", path, "Kafka reads the whole segment to make one")
         path = self.files.path(base, TIME_INDEX_SUFFIX)
         data = self._content(path, base, TIME_INDEX_SUFFIX)
         if data is not None:
             check_time_index(notes, path, data, facts, is_open=is_open)
-        elif facts.max_timestamp_ms >= 0:
+        elif facts.max_timestamp_ms >= 0 and not may_lack:
             notes.add("TIX-MISSING", path, "Kafka makes an empty one: lookups by time pass over the segment")
 
     def _content(self, path: str, base: int, suffix: str) -> bytes | None:

@@ -26,7 +26,7 @@ from tidelog.kernels.headers import (
     scan_headers,
 )
 from tidelog.kernels.memory import SLACK
-from tidelog.kernels.record_walk import BatchVerdict, verdict_of, walk, walk_records
+from tidelog.kernels.record_walk import COLUMNS, BatchVerdict, header_columns, verdict_of, walk, walk_records
 from tidelog.log.batch_info import CONTROL, TRANSACTIONAL, BatchInfo, batch_info
 from tidelog.log.batch_windows import BatchWindow
 from tidelog.log.files import ReadFile
@@ -37,7 +37,7 @@ from tidelog.records.compression import Codec
 from tidelog.records.control import EndTxnMarker, end_txn_marker_of
 from tidelog.records.legacy import MIN_MESSAGE_SIZE
 
-__all__ = ["BATCH_COLUMNS", "Batches", "Damage", "ProducerStep", "SegmentFacts", "scan_segment"]
+__all__ = ["Batches", "Damage", "ProducerStep", "SegmentFacts", "scan_segment"]
 
 _WINDOW = 2 << 20
 _USUAL_BATCH = 256  # bytes; windows of smaller ones are read the long way
@@ -46,12 +46,6 @@ _COMPRESSED, _UNUSUAL = int(Seen.COMPRESSED), int(Seen.LEGACY | Seen.WRONG_CHECK
 _LARGEST_CODEC = max(int(codec) for codec in Codec)
 _CODEC_BITS = 0x07
 
-BATCH_COLUMNS = np.dtype(
-    [
-        ("position", "i8"), ("size", "i8"), ("first", "i8"), ("last", "i8"), ("time", "i8"),
-        ("epoch", "i4"), ("count", "i4"), ("attributes", "i2"), ("magic", "i1"),
-    ]
-)  # fmt: skip
 Batches = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -83,7 +77,7 @@ class SegmentFacts:
         self.path = path
         self.base_offset = base_offset
         self.size = size
-        self.batches: Batches = np.empty(0, BATCH_COLUMNS)
+        self.batches: Batches = np.empty(0, COLUMNS)
         self.damage: list[Damage] = []
         self.odd_times: list[tuple[int, str]] = []  # positions of batches whose header names another largest timestamp
         self.steps: list[ProducerStep] = []
@@ -241,23 +235,15 @@ class _Scan:
             return
         rows, positions = np.concatenate(self._rows).view(BATCH_ROW), np.concatenate(self._positions)
         self._rows, self._positions = [], []
-        is_odd = (rows["attributes"] & _CODEC_BITS > _LARGEST_CODEC) | (rows["last_offset_delta"] < 0)
-        is_odd |= rows["magic"] > MAGIC
-        if is_odd.any():
+        batches, odd = header_columns(rows, positions)
+        if odd:
+            is_odd = (batches["attributes"] & _CODEC_BITS > _LARGEST_CODEC) | (batches["last"] < batches["first"])
+            is_odd |= batches["magic"] > MAGIC
             for index in np.flatnonzero(is_odd).tolist():
                 self._refuse(rows[index], int(positions[index]))
-            rows, positions = rows[~is_odd], positions[~is_odd]
-        self._note_producers(rows, positions)
-        batches = np.empty(len(rows), BATCH_COLUMNS)
-        batches["position"] = positions
-        batches["size"] = rows["batch_length"].astype(np.int64) + PREFIX_SIZE
-        batches["first"] = rows["base_offset"]
-        batches["last"] = batches["first"] + rows["last_offset_delta"]
-        batches["time"] = rows["max_timestamp_ms"]
-        batches["epoch"] = rows["partition_leader_epoch"]
-        batches["count"] = rows["records_count"]
-        batches["attributes"] = rows["attributes"]
-        batches["magic"] = rows["magic"]
+            rows, positions, batches = rows[~is_odd], positions[~is_odd], batches[~is_odd]
+        if len(batches) and batches["producer"].max() >= 0:
+            self._note_producers(rows, positions)
         self.facts.records += int(np.maximum(batches["count"], 0).sum())
         self._parts.append(batches)
 
@@ -278,7 +264,7 @@ class _Scan:
 
     def _take_legacy(self, data: memoryview, position: int, run: HeaderScan) -> None:
         self._has_legacy = True
-        batches = np.empty(len(run.rows), BATCH_COLUMNS)
+        batches = np.empty(len(run.rows), COLUMNS)
         taken = 0
         for index, start in enumerate(run.positions.tolist()):
             try:
@@ -294,15 +280,13 @@ class _Scan:
                 continue
             batches[taken] = (
                 info.position, info.size, first, info.last_offset, info.max_timestamp_ms,
-                -1, -1, info.attributes, info.magic,
+                -1, -1, info.attributes, info.magic, -1,
             )  # fmt: skip
             taken += 1
         self._parts.append(batches[:taken])
 
     def _note_producers(self, rows: Any, positions: Any) -> None:
         """Keep the batches that a replay of producers needs: all of them only where everything is looked at."""
-        if not len(rows) or rows["producer_id"].max() < 0:
-            return
         self.facts.has_producers = True
         for start in range(0, len(rows), _REPLAYED_AT_ONCE):
             some = rows[start : start + _REPLAYED_AT_ONCE]
