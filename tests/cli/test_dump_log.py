@@ -48,6 +48,7 @@ def test_our_own_help_tells_what_the_tool_does_not_have() -> None:
     assert "--kafka-version X" in done.stdout
 
 
-def test_an_empty_directory_prints_nothing(tmp_path: Path) -> None:
+def test_an_empty_directory_is_told_in_one_line(tmp_path: Path) -> None:
     done = dump_log(str(tmp_path))
-    assert (done.exit_code, done.output) == (0, "")
+    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert str(tmp_path) in done.stderr

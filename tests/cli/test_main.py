@@ -129,7 +129,26 @@ def test_an_interrupt_ends_with_the_exit_code_of_the_shell(run_raising: Callable
     assert run_raising(KeyboardInterrupt()).exit_code == 130
 
 
-def test_an_unknown_command_is_wrong_usage() -> None:
-    result = CliRunner().invoke(cli, ["swim"])
-    assert result.exit_code == 2
-    assert "No such command 'swim'" in result.stderr
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["swim"], "tidelog: no such command 'swim'. Try `tidelog --help`."),
+        (["fsk"], "tidelog: no such command 'fsk'. Did you mean 'fsck'? Try `tidelog --help`."),
+        (["--loud"], "tidelog: no such option '--loud'. Try `tidelog --help`."),
+        (["ls"], "tidelog: missing argument 'DIR...'. Try `tidelog ls --help`."),
+        (["warmup", "now"], "tidelog: got unexpected extra argument (now). Try `tidelog warmup --help`."),
+        (
+            ["explain", "logs", "--topic", "a"],
+            "tidelog: say what to look for: --offset O or --time T, one of them. Try `tidelog explain --help`.",
+        ),
+    ],
+)
+def test_wrong_usage_is_one_line(words: list[str], told: str) -> None:
+    result = CliRunner().invoke(cli, words, prog_name="tidelog")
+    assert (result.stdout, result.stderr, result.exit_code) == ("", f"{told}\n", 2)
+
+
+def test_no_words_at_all_get_the_help() -> None:
+    result = CliRunner().invoke(cli, [], prog_name="tidelog")
+    assert "Usage: tidelog" in result.output
+    assert "Commands:" in result.output

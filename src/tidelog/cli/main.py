@@ -12,6 +12,7 @@ Anything else that escapes is a mistake of ours and keeps its traceback.
 """
 
 import traceback
+from difflib import get_close_matches
 from importlib import import_module
 from typing import IO, Any, NoReturn
 
@@ -42,7 +43,8 @@ class _Commands(click.Group):
     """The commands, each in its own module that is imported when it is called; their errors become one line each."""
 
     NAMES = (
-        "cat", "compact", "completion", "diff", "dump-log", "explain", "export", "fsck", "load", "ls", "reindex", "warmup",
+        "cat", "compact", "completion", "diff", "dump-log", "explain", "export", "fsck", "load", "ls", "reindex",
+        "warmup",
     )  # fmt: skip
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -54,9 +56,24 @@ class _Commands(click.Group):
             self.add_command(getattr(import_module(f"tidelog.cli.{name}"), name))
         return super().get_command(ctx, cmd_name)
 
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
+        try:
+            return super().make_context(info_name, args, *rest, **extra)
+        except click.UsageError as error:
+            raise _usage(error) from error
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            nearest = get_close_matches(args[0], self.list_commands(ctx), n=1)
+            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            raise _usage(error) from error
         except BrokenPipeError:
             raise  # the reader of our output left (`| head`): click ends quietly
         except (TidelogError, OSError) as error:
@@ -83,6 +100,20 @@ def main() -> NoReturn:
     """Run the command line and exit."""
     cli.main(prog_name="tidelog")
     raise AssertionError("click exits by itself")
+
+
+def _usage(error: click.UsageError) -> click.ClickException:
+    """What is wrong with the words that were typed, in one line, and where to read on."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # `tidelog` alone prints its help
+        return error
+    path = "tidelog" if error.ctx is None else error.ctx.command_path
+    return _WrongUsage(f"{_first_small(error.format_message())} Try `{path} --help`.")
+
+
+def _first_small(sentence: str) -> str:
+    """click begins with a capital letter, our own sentences do not; both end with a full stop here."""
+    begun = sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence
+    return begun if begun.endswith((".", "?")) else f"{begun}."
 
 
 def _one_line(error: TidelogError | OSError) -> str:

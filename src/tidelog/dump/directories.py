@@ -4,20 +4,27 @@ import os
 from collections.abc import Iterator
 
 from tidelog.dump.java_text import JavaFile
+from tidelog.errors import InvalidRequestError
 
 __all__ = ["files_of"]
 
 _KINDS = (".checkpoint", ".index", ".log", ".snapshot", ".timeindex", ".txnindex")
 
 
-def files_of(file: JavaFile) -> Iterator[JavaFile]:
+def files_of(file: JavaFile) -> list[JavaFile]:
     """The file itself, or the dumpable files of a directory and of the partition directories in it."""
     if not file.path or not os.path.isdir(file.absolute):
-        yield file
-        return
-    for name in sorted(os.listdir(file.absolute)):
-        entry = JavaFile(os.path.join(file.path, name), os.path.join(file.absolute, name))
+        return [file]
+    found = list(_files_in(file))
+    if not found:
+        raise InvalidRequestError(f"{file.path} holds no file that can be dumped: none ends in {', '.join(_KINDS)}")
+    return found
+
+
+def _files_in(directory: JavaFile) -> Iterator[JavaFile]:
+    for name in sorted(os.listdir(directory.absolute)):
+        entry = JavaFile(os.path.join(directory.path, name), os.path.join(directory.absolute, name))
         if os.path.isdir(entry.absolute):
-            yield from files_of(entry)
+            yield from _files_in(entry)
         elif name.endswith(_KINDS):
             yield entry
