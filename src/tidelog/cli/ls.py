@@ -69,9 +69,8 @@ def _show(rows: "list[PartitionListing]") -> None:
             if row.details:
                 click.echo()
                 table(_SEGMENT_COLUMNS, [_segment_cells(segment) for segment in row.details], row.directory)
-        for row in inside:
-            for notice in row.notices:
-                click.echo(f"{row.directory}: {notice}")
+                for notice in row.notices:
+                    click.echo(f"note: {notice}")
     if not rows:
         click.echo("no partitions")
 
