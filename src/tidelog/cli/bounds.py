@@ -102,7 +102,7 @@ def bound(text: str, now_ms: int) -> tuple[str, int]:
     (('offset', 15), ('time', 10000), ('time', 86400000), ('time', 7))
     """
     from tidelog.errors import InvalidRequestError
-    from tidelog.view.pruning import time_ms
+    from tidelog.view.request import time_ms
 
     if text.isascii() and text.isdecimal():
         return "offset", int(text)

@@ -12,6 +12,7 @@ import click
 
 from tidelog.cli.completion import complete_topic
 from tidelog.cli.output import aligned, interruptible, progress, room, short, size, tell
+from tidelog.cli.settings import settings_of
 
 if TYPE_CHECKING:
     from tidelog.log.offline_compaction import Compacted, CompactionSettings
@@ -65,7 +66,7 @@ def compact(
 
     Run it as the user of the broker, or as root: new files then get the owner of the old ones.
     """
-    configs = _settings_by_topic(directory, topics, dict(_pair(setting) for setting in settings))
+    configs = _settings_by_topic(directory, topics, settings_of(settings))
     run = _Run(directory, configs, _Output(as_json), drop_without_key)
     if dry_run or not no_preview:
         rows = run.preview()
@@ -75,13 +76,6 @@ def compact(
             run.ask()
     run.work()
     run.end()
-
-
-def _pair(setting: str) -> tuple[str, str]:
-    name, equals, value = (part.strip() for part in setting.partition("="))
-    if not equals or not name:
-        raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--set")
-    return name, value
 
 
 def _settings_by_topic(

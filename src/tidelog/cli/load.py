@@ -7,6 +7,7 @@ import click
 
 from tidelog.cli.bounds import topic_option
 from tidelog.cli.output import interruptible, print_json, progress, table
+from tidelog.cli.settings import settings_of
 
 __all__ = ["load"]
 
@@ -61,7 +62,7 @@ def load(
             directory,
             topic,
             partitions=partitions,
-            configs=dict(_pair(setting) for setting in settings),
+            configs=settings_of(settings),
             compression=compression,
             topic_id=None if topic_id is None else parse_uuid(topic_id),
             on_bytes=lambda size: update(size, max(size, total)),
@@ -84,10 +85,3 @@ def load(
 
 def _offsets(first: int, following: int) -> str:
     return f"{first} to {following - 1}" if following > first else "-"
-
-
-def _pair(setting: str) -> tuple[str, str]:
-    name, equals, value = (part.strip() for part in setting.partition("="))
-    if not equals or not name:
-        raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--set")
-    return name, value

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.output import interruptible, print_json, progress, size, table, tell
+from tidelog.cli.settings import settings_of
 
 if TYPE_CHECKING:
     from tidelog.fsck.reindex import Reindexed
@@ -51,7 +52,7 @@ def reindex(
     """
     from tidelog.fsck.reindex import ReindexSettings
 
-    parsed = ReindexSettings.parse(dict(_pair(setting) for setting in settings))
+    parsed = ReindexSettings.parse(settings_of(settings))
     suffixes = tuple(f".{kind}" for kind in kinds or _KINDS)
     is_trial = dry_run or verify
     rows, left = _run(directory, list(dict.fromkeys(topics)) or None, parsed, suffixes, is_trial)
@@ -65,13 +66,6 @@ def reindex(
         raise click.exceptions.Exit(_NOT_ALL_DONE)
     if verify and any(row.changes for row in rows):
         raise click.exceptions.Exit(_DIFFERENCES)
-
-
-def _pair(setting: str) -> tuple[str, str]:
-    name, equals, value = (part.strip() for part in setting.partition("="))
-    if not equals or not name:
-        raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--set")
-    return name, value
 
 
 def _run(

@@ -17,19 +17,10 @@ from tidelog.dump.java_errors import JavaError, illegal_argument, null_pointer
 from tidelog.dump.releases import Release
 from tidelog.protocol import MessageType, Struct
 from tidelog.records import Record
+from tidelog.view.internal_topics import TRANSACTION_STATES
 
 __all__ = ["TransactionTextDecoder"]
 
-_STATES = (
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Dead",
-    "PrepareEpochFence",
-)
 _NAMES_IN_SCHEMAS = {
     "transaction_timeout_ms": "transaction_timeout",
     "transaction_last_update_timestamp_ms": "transaction_entry_timestamp",
@@ -100,8 +91,8 @@ class TransactionTextDecoder:
         )
 
     def _state(self, number: int) -> str:
-        if 0 <= number < len(_STATES):
-            return _STATES[number]
+        if 0 <= number < len(TRANSACTION_STATES):
+            return TRANSACTION_STATES[number]
         what = "id" if self._release.is_at_least(3, 0) else "byte"
         raise JavaError(
             "java.lang.IllegalStateException",
