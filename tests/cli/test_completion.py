@@ -45,7 +45,7 @@ def test_commands_are_completed(tmp_path: Path) -> None:
 
 
 def test_topics_of_the_directory_are_completed(tmp_path: Path) -> None:
-    for name in ("orders-0", "orders-1", "other-0", "prices-0", "not a partition"):
+    for name in ("orders-0", "orders-1", "other-0", "prices-0", "not a partition", "o$(touch x)-0"):
         (tmp_path / "logs" / name).mkdir(parents=True)
     assert completions("tidelog compact logs --topic o", tmp_path) == ["orders", "other"]
 

@@ -96,3 +96,11 @@ def test_nothing_in_the_directory_changes(tmp_path: Path) -> None:
     before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*")}
     assert ls(root, "--long").exit_code == 0
     assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*")} == before
+
+
+def test_names_that_a_terminal_would_obey_are_spelt_out(tmp_path: Path) -> None:
+    root = a_root(tmp_path)
+    (root / "log-format-1").rename(root / "log\x1b[31m-1")
+    done = ls(root)
+    assert "\x1b[31m" not in done.stdout
+    assert "log\\x1b[31m-1" in done.stdout

@@ -157,3 +157,31 @@ def test_a_check_of_many_segments_looks_at_few_of_them() -> None:
     files.reads.clear()
     ensure_agreement(one, [two])
     assert len([path for path in files.reads if path.endswith(".log")]) < 2 * 34
+
+
+def make_unreadable(root: Path) -> None:
+    """A directory stands where the last log should be."""
+    log = max((root / "topic-0").glob("*.log"))
+    log.unlink()
+    log.mkdir()
+
+
+def test_a_copy_that_cannot_be_read_comes_last_and_is_told(tmp_path: Path) -> None:
+    a_copy(tmp_path / "bad", 30)
+    a_copy(tmp_path / "good", 12)
+    make_unreadable(tmp_path / "bad")
+    logs = tidelog.open([tmp_path / "bad", tmp_path / "good"])
+    assert [record.offset for record in logs["topic", 0].read()] == list(range(12))
+    good, bad = logs.copies("topic", 0)
+    assert (Path(good.root).name, good.problem, good.log_end_offset) == ("good", None, 12)
+    assert (Path(bad.root).name, bad.log_end_offset) == ("bad", None)
+    assert bad.problem is not None
+    assert any("cannot be read" in notice and "bad" in notice for notice in logs.notices)
+
+
+def test_a_replica_is_read_whatever_is_wrong_with_the_others(tmp_path: Path) -> None:
+    a_copy(tmp_path / "bad", 30)
+    a_copy(tmp_path / "good", 12)
+    make_unreadable(tmp_path / "bad")
+    logs = tidelog.open([tmp_path / "bad", tmp_path / "good"], replica=tmp_path / "good")
+    assert [record.offset for record in logs["topic", 0].read()] == list(range(12))

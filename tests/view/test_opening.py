@@ -182,3 +182,34 @@ def test_the_file_system_of_a_view_cannot_write() -> None:
     assert not methods(ReadOnlyFiles) & (methods(FileSystem) - methods(ReadFileSystem))
     file = ReadOnlyFiles().open(__file__)
     assert not {"write_at", "resize", "sync"} & methods(type(file)) & methods(WriteFile)
+
+
+def test_a_pattern_does_not_take_a_deleted_directory_for_a_copy_of_the_live_one(root: Path) -> None:
+    shutil.copytree(root / "orders-0", root / f"orders-0{MARKED}-delete")
+    assert tidelog.open(f"{root}/orders*").partitions == (("orders", 0), ("orders", 1))
+    assert all(view.directory.mark is None for view in tidelog.open(f"{root}/orders*"))
+    (gone,) = tidelog.open(f"{root}/orders*-delete")
+    assert gone.directory.mark == "delete"
+
+
+def test_a_deleted_directory_is_not_opened_beside_the_live_one(root: Path) -> None:
+    shutil.copytree(root / "orders-0", root / f"orders-0{MARKED}-delete")
+    with pytest.raises(InvalidRequestError, match="is no copy of orders-0"):
+        len(tidelog.open([root / "orders-0", root / f"orders-0{MARKED}-delete"]))
+
+
+def test_a_topic_that_is_named_twice_is_scanned_once(root: Path) -> None:
+    logs = tidelog.open(root)
+    assert logs.scan(["orders", "orders"]).count() == logs.scan("orders").count() == 6
+
+
+@pytest.mark.parametrize("topics", [b"orders", 5, ["orders", 5]])
+def test_what_names_no_topic_is_refused(root: Path, topics: object) -> None:
+    with pytest.raises(InvalidRequestError, match="names no topics"):
+        tidelog.open(root).scan(topics)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", [5, ("orders", 0, 1), (b"orders", 0), None])
+def test_what_names_no_partition_is_refused(root: Path, key: object) -> None:
+    with pytest.raises(InvalidRequestError, match="names no partition"):
+        tidelog.open(root)[key]  # type: ignore[call-overload]

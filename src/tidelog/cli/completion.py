@@ -33,14 +33,16 @@ def completion(shell: str) -> None:
 def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The topics of the directories that were typed before, by the names of their subdirectories alone."""
     from tidelog.errors import TidelogError
-    from tidelog.log.names import parse_directory_name
+    from tidelog.log.names import check_topic_name, parse_directory_name
 
     topics = set()
     for name in _names_below_what_was_typed():
         try:
-            topics.add(parse_directory_name(name).topic)
+            topic = parse_directory_name(name).topic
+            check_topic_name(topic)
         except TidelogError:
-            continue  # no partition
+            continue  # no partition, or one whose name a shell might take for something else
+        topics.add(topic)
     begun = [topic for topic in sorted(topics) if topic.startswith(incomplete)]
     return [CompletionItem(topic) for topic in begun or get_close_matches(incomplete, sorted(topics))]
 

@@ -62,6 +62,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     >>> aligned([("partition", "bytes"), ("orders-0", "17 MB"), ("orders-10", "9 kB")])
     ['partition  bytes', 'orders-0   17 MB', 'orders-10   9 kB']
     """
+    rows = [[_printable(cell) for cell in row] for row in rows]
     columns = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     to_the_left = [not all(_is_number(cell) for cell in column[1:]) for column in columns]
@@ -72,6 +73,11 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         )
         for row in rows
     ]
+
+
+def _printable(cell: str) -> str:
+    """A cell without what a terminal would take for a command: names of files can hold anything."""
+    return cell if cell.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in cell)
 
 
 def _is_number(cell: str) -> bool:

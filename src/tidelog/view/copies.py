@@ -11,7 +11,7 @@ A broker compacts its copy alone, so a batch of which records were removed says 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.errors import CorruptionError
+from tidelog.errors import CorruptionError, TidelogError
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.files import ReadFile
 from tidelog.records.batch import BATCH_HEADER_SIZE
@@ -20,7 +20,7 @@ from tidelog.view.stretches import stretches_between
 if TYPE_CHECKING:
     from tidelog.view.partition import PartitionView
 
-__all__ = ["Copy", "chosen_first", "ensure_agreement"]
+__all__ = ["Copy", "chosen_first", "copy_of", "ensure_agreement"]
 
 _MOST_PLACES = 32
 _DELETE_HORIZON = 0x40  # set by compaction, which changes the base timestamp with it
@@ -33,24 +33,40 @@ class Copy(NamedTuple):
     root: str
     path: str
     latest_epoch: int | None  # of the last leader it knows
-    log_end_offset: int
+    log_end_offset: int | None  # None where it cannot be read
     is_chosen: bool  # whether it is the one that is read
+    problem: str | None = None  # why it cannot be read
+
+
+def copy_of(view: "PartitionView", *, is_chosen: bool) -> Copy:
+    """What is to be said of a copy, whether it can be read or not."""
+    try:
+        return Copy(view.root, view.path, view.latest_epoch, view.log_end_offset, is_chosen)
+    except TidelogError as error:
+        return Copy(view.root, view.path, None, None, is_chosen, str(error))
 
 
 def chosen_first(copies: Sequence["PartitionView"], replica: str | None) -> "tuple[PartitionView, ...]":
-    """The copies, the one to be read first. `replica` is the root of the one that is wanted."""
+    """The copies, the one to be read first: that of the root `replica`, if one is named, whatever the others are."""
     if len(copies) < 2:
         return tuple(copies)
-    return tuple(sorted(copies, key=lambda view: (view.root != replica, -_epoch(view), -view.log_end_offset)))
+    if replica is not None:
+        return tuple(sorted(copies, key=lambda view: view.root != replica))
+    return tuple(sorted(copies, key=_rank))
 
 
-def _epoch(view: "PartitionView") -> int:
-    return -1 if view.latest_epoch is None else view.latest_epoch
+def _rank(view: "PartitionView") -> tuple[bool, int, int]:
+    """What is read before what: a copy that cannot be read comes last."""
+    copy = copy_of(view, is_chosen=False)
+    epoch = -1 if copy.latest_epoch is None else copy.latest_epoch
+    return copy.log_end_offset is None, -epoch, -(copy.log_end_offset or 0)
 
 
 def ensure_agreement(chosen: "PartitionView", others: Sequence["PartitionView"]) -> None:
-    """Raise CorruptionError if a copy contradicts the one that is read."""
+    """Raise CorruptionError if a copy contradicts the one that is read. One that cannot be read contradicts nobody."""
     for other in others:
+        if copy_of(other, is_chosen=False).problem is not None:
+            continue  # `LogDirView.notices` tells of it
         difference = _difference(chosen, other)
         if difference is not None:
             raise CorruptionError(

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from tidelog.errors import TidelogError
-from tidelog.log.files import join
 from tidelog.log.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -82,25 +81,28 @@ def list_roots(
 
 
 def _list(root: RootView, directory: PartitionDirectory, with_segments: bool) -> PartitionListing:
-    listing = PartitionListing(root.path, directory.name, directory.topic_partition, directory.mark)
-    try:
-        partition = PartitionView.at(root.files, join(root.path, directory.name))
-        listing = listing._replace(
+    known = PartitionListing(root.path, directory.name, directory.topic_partition, directory.mark)
+
+    def look(partition: PartitionView) -> PartitionListing:
+        nonlocal known
+        known = known._replace(
             segments=len(partition.segments),
             bytes=sum(segment.file_size for segment in partition.segments),
             topic_id=None if partition.topic_id is None else uuid_text(partition.topic_id),
         )
-        listing = listing._replace(
+        return known._replace(
             log_start_offset=partition.log_start_offset,
             log_end_offset=partition.log_end_offset,
             high_watermark=partition.high_watermark,
             largest_timestamp_ms=_newest(partition),
+            details=tuple(map(_list_segment, partition.segments)) if with_segments else (),
+            notices=partition.notices,
         )
-        if with_segments:
-            listing = listing._replace(details=tuple(map(_list_segment, partition.segments)))
-        return listing._replace(notices=partition.notices)
+
+    try:
+        return PartitionView(root, directory).looking_again(look)
     except TidelogError as error:
-        return listing._replace(problem=str(error))
+        return known._replace(problem=str(error))
 
 
 def _newest(partition: PartitionView) -> int | None:

@@ -1,13 +1,13 @@
 """Several roots as one: every partition once, whichever of its copies is read (copies.py)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 from tidelog.errors import InvalidRequestError
 from tidelog.log.names import TopicPartition
-from tidelog.view.copies import Copy, chosen_first, ensure_agreement
+from tidelog.view.copies import Copy, chosen_first, copy_of, ensure_agreement
 from tidelog.view.partition import PartitionView
 from tidelog.view.root import PartitionDirectory, RootView
 
@@ -41,6 +41,12 @@ class LogDirView:
         for root in self.roots:
             for directory in root.logs:
                 found.setdefault(directory.topic_partition, []).append((root, directory))
+        for partition, places in found.items():
+            if len(places) > 1 and any(directory.mark is not None for _, directory in places):
+                names = ", ".join(f"{root.path}/{directory.name}" for root, directory in places)
+                raise InvalidRequestError(
+                    f"{names}: what was deleted or set aside is no copy of {partition}; open it alone"
+                )
         return found
 
     @cached_property
@@ -84,6 +90,8 @@ class LogDirView:
 
     def __getitem__(self, key: tuple[str, int] | str) -> PartitionView | tuple[PartitionView, ...]:
         """A partition, or all partitions of a topic."""
+        if not isinstance(key, str) and not (isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str)):
+            raise InvalidRequestError(f"{key!r} names no partition: write logs['orders', 0], or logs['orders'] for all")
         topic = key if isinstance(key, str) else key[0]
         numbers = self._numbers.get(topic)
         if not numbers:
@@ -106,17 +114,22 @@ class LogDirView:
     @property
     def notices(self) -> tuple[str, ...]:
         """What is odd about the directories of the partitions, all together."""
-        return tuple(dict.fromkeys(notice for view in self for notice in view.notices))
+        return tuple(dict.fromkeys(notice for partition in self.partitions for notice in self._notices_of(partition)))
+
+    def _notices_of(self, partition: TopicPartition) -> Iterator[str]:
+        chosen, *others = self._copies(partition)
+        yield from chosen.notices
+        for copy in (copy_of(view, is_chosen=False) for view in others if self._replica is None):
+            if copy.problem is not None:
+                yield f"{copy.path} is a copy of {partition} that cannot be read: {copy.problem}"
 
     # -- copies --------------------------------------------------------------------------------------------------
 
     def copies(self, topic: str, partition: int) -> tuple[Copy, ...]:
         """The directories that hold a copy of a partition, the one that is read first."""
         self[topic, partition]  # says so if there is none
-        return tuple(
-            Copy(view.root, view.path, view.latest_epoch, view.log_end_offset, is_chosen=number == 0)
-            for number, view in enumerate(self._copies(TopicPartition(topic, partition)))
-        )
+        views = self._copies(TopicPartition(topic, partition))
+        return tuple(copy_of(view, is_chosen=number == 0) for number, view in enumerate(views))
 
     def _copies(self, partition: TopicPartition) -> tuple[PartitionView, ...]:
         """All copies, the one that is read first."""
@@ -136,7 +149,7 @@ class LogDirView:
         """The records of some topics, or of all, as Arrow batches; the options are those of `Scan.of`."""
         from tidelog.view.scan import Scan
 
-        wanted = self.topics if topics is None else (topics,) if isinstance(topics, str) else tuple(topics)
+        wanted = self.topics if topics is None else _names(topics)
         for topic in wanted:
             self[topic]  # says so if there is none
 
@@ -145,3 +158,11 @@ class LogDirView:
             return tuple(view for topic in wanted if topic in logs.topics for view in logs[topic])
 
         return Scan.of(look, **options)
+
+
+def _names(topics: Any) -> tuple[str, ...]:
+    """Topics as they were asked for, each once."""
+    names = (topics,) if isinstance(topics, str) else tuple(topics) if isinstance(topics, Iterable) else (topics,)
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidRequestError(f"{topics!r} names no topics: pass a name, or a list of names")
+    return tuple(dict.fromkeys(names))

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 from tidelog.errors import InvalidRequestError, InvalidTopicError
 from tidelog.log.files import parent_of
 from tidelog.log.names import (
+    DELETE_DIRECTORY,
+    FUTURE_DIRECTORY,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
     SEGMENT_SUFFIXES,
+    STRAY_DIRECTORY,
     SWAP,
     parse_directory_name,
 )
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["open"]
 
 _PATTERN = frozenset("*?[")
+_MARKS = (DELETE_DIRECTORY, STRAY_DIRECTORY, FUTURE_DIRECTORY)
 _FILES_OF_A_PARTITION = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA})
 
 
@@ -74,7 +78,7 @@ def _places_of(typed: str, storage_options: Mapping[str, Any] | None, filesystem
     path = path.rstrip("/") or "/"
     found = files.stat(path)
     if found is None and _PATTERN & set(path):
-        matches = [match for match in _matches(files, path) if _is_directory(files, match)]
+        matches = [match for match in _matches(files, path) if _is_meant(match, path) and _is_directory(files, match)]
         if not matches:
             raise InvalidRequestError(f"no directory matches {typed!r}")
         yield from (_Place(files, match) for match in matches)
@@ -102,6 +106,12 @@ def _matches(files: ViewFiles, pattern: str) -> list[str]:
         else:
             found = [f"{directory}/{part}" for directory in found]
     return found
+
+
+def _is_meant(match: str, pattern: str) -> bool:
+    """Whether a pattern asks for a directory: for one that was deleted or set aside only if it says so itself."""
+    mark = next((mark for mark in _MARKS if match.endswith(mark)), "")
+    return pattern.endswith(mark)
 
 
 def _is_directory(files: ViewFiles, path: str) -> bool:

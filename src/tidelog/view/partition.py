@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tidelog.errors import CheckpointError, InvalidRequestError, SegmentGoneError, StorageError
 from tidelog.log.checkpoints import EpochEntry, read_epochs
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["EndBound", "PartitionView"]
 
 EndBound = Literal["logEnd", "highWatermark"]
+
+Answer = TypeVar("Answer")
 
 _MOST_LOOKS = 100
 
@@ -142,7 +144,17 @@ class PartitionView:
     @property
     def size(self) -> int:
         """Bytes of all batches."""
-        return sum(segment.size for segment in self.segments)
+        return self.looking_again(lambda view: sum(segment.size for segment in view.segments))
+
+    def looking_again(self, question: Callable[["PartitionView"], Answer]) -> Answer:
+        """The answer to a question about all segments, asked anew when one of them went away under it."""
+        view = self
+        for _ in range(_MOST_LOOKS):
+            try:
+                return question(view)
+            except SegmentGoneError:
+                view = view.refresh()
+        raise StorageError(f"{self.path} changes faster than it can be looked at: look at a copy")
 
     # -- bounds --------------------------------------------------------------------------------------------------
 
