@@ -20,6 +20,8 @@ from tidelog.cli.bounds import bound
 from tidelog.cli.main import cli
 from tidelog.errors import InvalidRequestError
 from tidelog.records import Codec, Header, NewRecord
+from tidelog.tables import rows as table_rows
+from tidelog.view.internal_topics import INTERNAL_TOPICS
 
 TIME = "2023-11-14T22:13:20"  # NOW
 
@@ -213,3 +215,71 @@ def test_a_reader_that_leaves_ends_it_quietly(tmp_path: Path, form: str) -> None
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait(60) == 1
+
+
+# -- few rows ----------------------------------------------------------------------------------------------------------
+
+WISHES = [
+    (),
+    ("--committed",),
+    ("--from", "3", "--to", "40"),
+    ("--from", "1ms"),
+    ("--to", "2100-01-01", "--max-lateness", "0s"),
+    ("--limit", "5"),
+    ("--redact", "value,headers", "--salt", "s"),
+    ("--committed", "--key", "k1"),
+    ("--partition", "0", "--redact", "key", "--salt", "s"),
+]
+
+
+def many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on no number of rows is few."""
+    monkeypatch.setattr(table_rows, "_FEW_ROWS", -1)
+    monkeypatch.setattr(table_rows, "_FEW_BYTES", -1)
+
+
+@pytest.mark.parametrize("case", corpus.case_names())
+def test_few_rows_of_real_kafka_come_out_as_many_do(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = []
+    partitions = list(corpus.partitions(case))
+    for number, partition in enumerate(partitions[:: max(len(partitions) // 12, 1)]):
+        topic = partition.path.name.rpartition("-")[0]
+        for step, form in enumerate((("-o", "text"), ("-o", "text", "--headers"), ("-o", "jsonl"), ("-o", "csv"))):
+            wishes = WISHES[(number + 2 * step) % len(WISHES)]
+            decoded = ("--decode",) if topic in INTERNAL_TOPICS and step % 2 else ()
+            commands.append((partition.path, topic, (*form, *wishes, *decoded)))
+    few = [cat(path, *arguments, topic=topic) for path, topic, arguments in commands]
+    many_rows(monkeypatch)
+    for (path, topic, arguments), expected in zip(commands, few, strict=True):
+        done = cat(path, *arguments, topic=topic)
+        assert (done.exit_code, done.stderr) == (expected.exit_code, expected.stderr), f"{path} {arguments}"
+        assert done.stdout_bytes == expected.stdout_bytes, f"{path} {arguments}"
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl", "csv"])
+def test_odd_rows_come_out_the_same_however_many_there_are(
+    root: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = [NewRecord(b'"quoted", it is', b"base64:", NOW), NewRecord(b"a,b\r\n", "é\u2028".encode(), -1)]
+    write_log(root, [("put", Codec.NONE, odd), ("put", Codec.LZ4, some(3))], "orders-2")
+    commands = [(), ("--key", "a"), ("--headers",), ("--from", f"{NOW}ms"), ("--limit", "7"), ("--redact", "headers")]
+    few = [cat(root, "-o", form, "--salt", "s", *arguments) for arguments in commands]
+    many_rows(monkeypatch)
+    many = [cat(root, "-o", form, "--salt", "s", *arguments) for arguments in commands]
+    assert [done.stdout_bytes for done in many] == [done.stdout_bytes for done in few]
+    assert [done.exit_code for done in few] == [0] * len(commands)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--limit", "3"), ("-o", "jsonl"), ("-o", "csv"), ("--redact", "key", "--key", "a")]
+)
+def test_few_rows_need_neither_arrow_nor_kernels(root: Path, arguments: tuple[str, ...]) -> None:
+    program = (
+        "import sys; from tidelog.cli.main import cli\n"
+        "try: cli(sys.argv[1:])\n"
+        "finally: print(sorted({'numpy', 'numba', 'pyarrow', 'pandas'} & set(sys.modules)), file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", program, "cat", str(root), "--topic", "orders", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout
+    assert done.stderr.splitlines()[-1] == "[]"

@@ -1,6 +1,7 @@
 """Log directories in an object store: an S3 on this machine, and pyarrow's file system in memory."""
 
 import pickle
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -190,3 +191,59 @@ def test_remote_files_travel_to_other_processes(tmp_path: Path) -> None:
     files = pickle.loads(pickle.dumps(remote(tmp_path)))
     assert isinstance(files._filesystem, FileSystem)
     assert files.open("file").read(1, 3) == b"234"
+
+
+# -- times -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many_segments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a log of 40 segments of 5 batches; a batch is a second behind the last, and some are late."""
+    root = tmp_path_factory.mktemp("many")
+    with a_log(root, index_interval_bytes=100) as log:
+        for number in range(200):
+            if number % 5 == 0 and number:
+                log.roll()
+            lead(log, batch(2, timestamp_ms=NOW + 1000 * (number - 7 * (number % 5 == 3))))
+    return root
+
+
+def test_a_time_is_found_in_a_store_as_on_the_disk_with_a_request_per_segment(
+    many_segments: Path, s3: dict[str, Any]
+) -> None:
+    store = S3FileSystem(**s3)
+    for path in many_segments.rglob("*"):
+        if path.is_file():
+            with store.open_output_stream(f"corpus/many/{path.relative_to(many_segments)}") as stream:
+                stream.write(path.read_bytes())
+    near, far = (
+        tidelog.open(many_segments)["topic", 0],
+        tidelog.open("s3://corpus/many", storage_options=s3)["topic", 0],
+    )
+    assert len(far.segments) == 40
+    assert far.log_end_offset == 400
+    requests = far.files.requests  # type: ignore[attr-defined]
+    requests.clear()
+    late = NOW + 1000 * 190
+    assert far.offset_for_time(late) == near.offset_for_time(late) is not None
+    # 38 segments are passed over, each with one read of the end of its time index, and one is opened and searched.
+    assert requests["open"] <= 38 + 6
+    assert requests["read"] <= 38 + 8
+    assert requests["list"] == requests["stat"] == 0
+    requests.clear()
+    for second in range(0, 210, 3):
+        time_ms = NOW + 1000 * second
+        assert far.offset_for_time(time_ms) == near.offset_for_time(time_ms)
+    assert requests["read"] < 5 * 70  # 70 lookups: what the time indexes said is remembered
+
+
+def test_a_time_index_that_is_missing_or_damaged_is_no_matter_in_a_store(many_segments: Path, tmp_path: Path) -> None:
+    shutil.copytree(many_segments, tmp_path / "copy")
+    times = sorted((tmp_path / "copy" / "topic-0").glob("*.timeindex"))
+    times[3].unlink()
+    times[5].write_bytes(times[5].read_bytes()[:-5])
+    times[7].write_bytes((NOW + 10**9).to_bytes(8, "big") + bytes(4))  # more than there is
+    near = tidelog.open(many_segments)["topic", 0]
+    far = PartitionView.at(remote(tmp_path / "copy"), "topic-0")
+    for second in range(0, 210, 7):
+        assert far.offset_for_time(NOW + 1000 * second) == near.offset_for_time(NOW + 1000 * second)

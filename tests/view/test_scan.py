@@ -19,7 +19,7 @@ from tests.view.scans import COLUMNS, rows_read, rows_scanned, scan_of, some, vi
 from tidelog.errors import InvalidRequestError, TidelogError
 from tidelog.records import Codec, Header, NewRecord, Record
 from tidelog.view.pieces import read_piece
-from tidelog.view.pruning import time_ms
+from tidelog.view.request import time_ms
 from tidelog.view.scan import Scan
 
 # -- against the records path ------------------------------------------------------------------------------------------

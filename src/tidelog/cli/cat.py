@@ -3,7 +3,7 @@
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -16,13 +16,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidelog.tables.formats import TableWriter
+    from tidelog.tables.redaction import Redaction
+    from tidelog.tables.rows import CsvRows, JsonRows, LineRows, Row
+    from tidelog.view.partition import PartitionView
+    from tidelog.view.scan import Scan
 
-    Change = Callable[[pa.RecordBatch], pa.RecordBatch]
+    RowWriter = LineRows | JsonRows | CsvRows
 
 __all__ = ["cat"]
 
 _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 _LINE_COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
+_ROW_FORMS = ("text", "jsonl", "csv")  # which need no Arrow
 _LEFT_OUT = 1
 
 
@@ -68,41 +73,70 @@ def cat(
     import tidelog
     from tidelog.log.clock import SystemClock
 
-    changes = [*_decoding(topic, decode), *_redaction(redact, salt)]
+    changes = _Changes(topic if decode else None, redact, salt)
     options = scan_options(now_ms=SystemClock().now_ms(), **bounds)
     columns = _COLUMNS if form != "text" else _LINE_COLUMNS if with_headers else _LINE_COLUMNS[:-1]
-    scan = tidelog.open(list(directories)).scan(topic, columns=columns, **options)
-    rows = _limited(scan, limit)
-    for change in changes:
-        rows = map(change, rows)
+    logs = tidelog.open(list(directories))
+    few = _few_rows(logs[topic], columns, limit, options) if form in _ROW_FORMS else None
     with _target(target, force) as sink:
-        if form == "text":
-            writer: TableWriter = _Lines(sink, with_partition=not bounds["partitions"])
+        with_partition = not bounds["partitions"]
+        if few is not None:
+            _row_writer(form, sink, columns, with_partition).write(map(changes.of_row, few))
+            notices = []
         else:
-            writer = _table_writer(form, sink, scan.schema, is_stream=target is None)
-        for batch in rows:
-            writer.write(batch)
-        writer.close()
+            scan = logs.scan(topic, columns=columns, **options)
+            writer = _Lines(sink, with_partition) if form == "text" else _table_writer(form, sink, scan, target is None)
+            for batch in _limited(scan, limit):
+                writer.write(changes.of_batch(batch))
+            writer.close()
+            notices = scan.notices
         sink.flush()
-    for notice in scan.notices:
+    for notice in notices:
         tell(notice)
-    if scan.notices:
+    if notices:
         raise click.exceptions.Exit(_LEFT_OUT)
 
 
-def _decoding(topic: str, decode: bool) -> "Iterator[Change]":
-    if decode:
-        from tidelog.tables.decoding import decoded
+class _Changes:
+    """What is done to rows before they are written."""
 
-        yield lambda batch: decoded(batch, topic)
+    def __init__(self, internal_topic: str | None, redact: tuple[str, ...], salt: str | None) -> None:
+        self._internal_topic = internal_topic
+        names = [name.strip() for part in redact for name in part.split(",") if name.strip()]
+        self._redaction = _redaction(names, os.urandom(32) if salt is None else salt.encode()) if names else None
+
+    def of_row(self, row: "Row") -> "Row":
+        if self._internal_topic is not None:
+            from tidelog.tables.decoding import decoded_row
+
+            row = decoded_row(row, self._internal_topic)
+        return row if self._redaction is None else self._redaction.apply_to_row(row)
+
+    def of_batch(self, batch: "pa.RecordBatch") -> "pa.RecordBatch":
+        if self._internal_topic is not None:
+            from tidelog.tables.decoding import decoded
+
+            batch = decoded(batch, self._internal_topic)
+        return batch if self._redaction is None else self._redaction.apply(batch)
 
 
-def _redaction(redact: tuple[str, ...], salt: str | None) -> "Iterator[Change]":
-    names = [name.strip() for part in redact for name in part.split(",") if name.strip()]
-    if names:
-        from tidelog.tables.redaction import Redaction
+def _redaction(names: list[str], salt: bytes) -> "Redaction":
+    from tidelog.tables.redaction import Redaction
 
-        yield Redaction(names, os.urandom(32) if salt is None else salt.encode()).apply
+    return Redaction(names, salt)
+
+
+def _few_rows(
+    partitions: "tuple[PartitionView, ...]", columns: tuple[str, ...], limit: int | None, options: dict[str, Any]
+) -> "Iterator[Row] | None":
+    """The rows, if they are few and nothing damaged is to be passed over."""
+    from tidelog.tables.rows import few_rows
+    from tidelog.view.request import Request
+
+    wishes = dict(options)
+    if wishes.pop("on_corruption") == "skip":
+        return None
+    return few_rows(partitions, Request.of(**wishes), columns, limit)
 
 
 def _limited(batches: "Iterable[pa.RecordBatch]", limit: int | None) -> "Iterator[pa.RecordBatch]":
@@ -129,45 +163,38 @@ def _target(path: str | None, force: bool) -> Iterator[BinaryIO]:
         is_bare = isinstance(stream, io.RawIOBase)
         yield io.BufferedWriter(io.FileIO(stream.fileno(), "wb", closefd=False)) if is_bare else stream
         return
-    from tidelog.tables.export import written_beside
+    from tidelog.tables.new_file import written_beside
 
     with written_beside(path, force=force) as sink:
         yield sink
 
 
-def _table_writer(form: str, sink: BinaryIO, schema: "pa.Schema", *, is_stream: bool) -> "TableWriter":
+def _row_writer(form: str, sink: BinaryIO, columns: tuple[str, ...], with_partition: bool) -> "RowWriter":
+    from tidelog.tables.rows import CsvRows, JsonRows, LineRows
+
+    if form == "text":
+        return LineRows(sink, when, with_partition=with_partition)
+    return JsonRows(sink) if form == "jsonl" else CsvRows(sink, columns)
+
+
+def _table_writer(form: str, sink: BinaryIO, scan: "Scan", is_stream: bool) -> "TableWriter":
     from tidelog.tables.formats import open_writer
 
-    return open_writer(form, sink, schema, is_stream=is_stream)  # type: ignore[arg-type]
+    return open_writer(form, sink, scan.schema, is_stream=is_stream)  # type: ignore[arg-type]
 
 
 class _Lines:
     """One line per record, for eyes."""
 
-    def __init__(self, sink: BinaryIO, *, with_partition: bool) -> None:
-        self._sink = sink
-        self._with_partition = with_partition
+    def __init__(self, sink: BinaryIO, with_partition: bool) -> None:
+        from tidelog.tables.rows import LineRows
+
+        self._rows = LineRows(sink, when, with_partition=with_partition)
 
     def write(self, batch: "pa.RecordBatch") -> None:
-        from tidelog.tables.text import line_text
+        from tidelog.tables.rows import rows_of
 
-        names = batch.schema.names
-        for row in zip(*(_values(column) for column in batch.columns), strict=True):
-            fields = dict(zip(names, row, strict=True))
-            cells = [str(fields["partition"])] if self._with_partition else []
-            cells += [str(fields["offset"]), when(fields["timestamp"])]
-            cells += [line_text(fields["key"]), line_text(fields["value"])]
-            cells += [
-                f"{line_text(header['key'].encode())}={line_text(header['value'])}"
-                for header in fields.get("headers") or ()
-            ]
-            self._sink.write(("\t".join(cells) + "\n").encode())
+        self._rows.write(rows_of(batch))
 
     def close(self) -> None:
         """Every line is written already."""
-
-
-def _values(column: "pa.Array") -> list[Any]:
-    import pyarrow as pa
-
-    return list((column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist())

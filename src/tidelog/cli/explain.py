@@ -52,6 +52,6 @@ def _time_ms(text: str) -> int:
     """A number of milliseconds, one of the special times, or a date."""
     if text.removeprefix("-").isdecimal():
         return int(text)
-    from tidelog.view.pruning import time_ms
+    from tidelog.view.request import time_ms
 
     return time_ms(text)

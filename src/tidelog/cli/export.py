@@ -55,7 +55,7 @@ def export(
     """
     import tidelog
     from tidelog.log.clock import SystemClock
-    from tidelog.tables.export import ensure_free
+    from tidelog.tables.new_file import ensure_free
 
     options = scan_options(now_ms=SystemClock().now_ms(), **bounds)
     options["columns"] = None if columns is None else [name.strip() for name in columns.split(",")]

@@ -6,28 +6,39 @@
 A topic of metadata has no keys: there the type stands with the value. What cannot be decoded stays as it is.
 """
 
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from tidelog.protocol import json_text
 from tidelog.records.record import Record
+from tidelog.tables.rows import Row
 from tidelog.view.internal_topics import DecodedRecord, decode_internal
 
-__all__ = ["decoded"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["decoded", "decoded_row"]
 
 
-def decoded(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
+def decoded_row(row: Row, topic: str) -> Row:
+    """The same row with key and value as JSON."""
+    key, value = _decoded(topic, row["offset"], row["key"], row["value"])
+    return {**row, "key": key, "value": value}
+
+
+def decoded(batch: "pa.RecordBatch", topic: str) -> "pa.RecordBatch":
     """The same rows with keys and values as JSON."""
+    import pyarrow as pa
+
     columns = (batch.column(name).to_pylist() for name in ("offset", "key", "value"))
-    pairs = [
-        _texts(key, value, decode_internal(topic, Record(offset, -1, key, value)))
-        for offset, key, value in zip(*columns, strict=True)
-    ]
+    pairs = [_decoded(topic, *row) for row in zip(*columns, strict=True)]
     for place, name in enumerate(("key", "value")):
         texts = pa.array([pair[place] for pair in pairs], pa.binary())
         batch = batch.set_column(batch.schema.get_field_index(name), name, texts)
     return batch
+
+
+def _decoded(topic: str, offset: int, key: bytes | None, value: bytes | None) -> tuple[bytes | None, bytes | None]:
+    return _texts(key, value, decode_internal(topic, Record(offset, -1, key, value)))
 
 
 def _texts(key: bytes | None, value: bytes | None, record: DecodedRecord) -> tuple[bytes | None, bytes | None]:

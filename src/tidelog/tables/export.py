@@ -1,16 +1,14 @@
 """Rows into a file, which has its name once it is complete."""
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import BinaryIO, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from tidelog.errors import InvalidRequestError, StorageError
 from tidelog.tables.formats import Format, open_writer
+from tidelog.tables.new_file import written_beside
 
-__all__ = ["Exported", "ensure_free", "export_table", "written_beside"]
+__all__ = ["Exported", "export_table"]
 
 
 class Exported(NamedTuple):
@@ -42,33 +40,3 @@ def export_table(
         writer.close()
         size = sink.tell()
     return Exported(path, rows, size)
-
-
-@contextmanager
-def written_beside(path: str, *, force: bool = False) -> Iterator[BinaryIO]:
-    """A file that is written beside its place, synced, and then gets its name; if that fails it goes.
-
-    A file that is there already is replaced with `force` only.
-    """
-    ensure_free(path, force=force)
-    beside = f"{path}.{os.getpid()}.part"
-    try:
-        with open(beside, "xb") as sink:
-            try:
-                yield sink
-                sink.flush()
-                os.fsync(sink.fileno())
-            except BaseException:
-                os.unlink(beside)
-                raise
-        os.replace(beside, path)
-    except OSError as error:
-        raise StorageError(f"{error.filename or path}: {error.strerror or error}") from error
-
-
-def ensure_free(path: str, *, force: bool = False) -> None:
-    """Raise InvalidRequestError if there is something in the place of a file that must not be replaced."""
-    if os.path.isdir(path):
-        raise InvalidRequestError(f"{path} is a directory")
-    if os.path.exists(path) and not force:
-        raise InvalidRequestError(f"{path} is there already: --force replaces it")

@@ -8,11 +8,13 @@ can still be told apart and joined, and without the salt what was there cannot b
 
 import hmac
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from tidelog.columns.schema import HEADERS_TYPE
 from tidelog.errors import InvalidRequestError
+from tidelog.tables.rows import Row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["REDACTABLE", "Redaction"]
 
@@ -38,7 +40,18 @@ class Redaction:
         mark = hmac.digest(self._salt, data, "sha256").hex()[:_MARK_CHARACTERS]
         return f"<{len(data)} bytes, {mark}>".encode()
 
-    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def apply_to_row(self, row: Row) -> Row:
+        """The same row with marks in place of bytes."""
+        return {
+            name: value
+            if name not in self.columns
+            else self._marked_headers(value)
+            if name == "headers"
+            else self.mark(value)
+            for name, value in row.items()
+        }
+
+    def apply(self, batch: "pa.RecordBatch") -> "pa.RecordBatch":
         """The same rows with marks in place of bytes."""
         for name in self.columns & set(batch.schema.names):
             column = batch.column(name)
@@ -46,12 +59,15 @@ class Redaction:
             batch = batch.set_column(place, name, self._headers(column) if name == "headers" else self._bytes(column))
         return batch
 
-    def _bytes(self, column: pa.Array) -> pa.Array:
+    def _bytes(self, column: "pa.Array") -> "pa.Array":
+        import pyarrow as pa
+
         return pa.array([self.mark(data) for data in column.to_pylist()], pa.binary())
 
-    def _headers(self, column: pa.Array) -> pa.Array:
-        rows = [
-            None if headers is None else [{**header, "value": self.mark(header["value"])} for header in headers]
-            for headers in column.to_pylist()
-        ]
-        return pa.array(rows, HEADERS_TYPE)
+    def _headers(self, column: "pa.Array") -> "pa.Array":
+        import pyarrow as pa
+
+        return pa.array([self._marked_headers(headers) for headers in column.to_pylist()], column.type)
+
+    def _marked_headers(self, headers: list[Row] | None) -> list[Row] | None:
+        return None if headers is None else [{**header, "value": self.mark(header["value"])} for header in headers]

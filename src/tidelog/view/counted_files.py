@@ -22,6 +22,11 @@ class CountedFiles:
         self._files = files
         self.reads: dict[str, Reads] = {} if reads is None else reads  # by path
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the others are."""
+        return self._files.is_remote
+
     def list(self, directory: str) -> list[str]:
         """The names in a directory, sorted."""
         return self._files.list(directory)

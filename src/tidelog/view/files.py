@@ -20,6 +20,10 @@ __all__ = ["ReadOnlyFiles", "ViewFiles", "is_gone"]
 class ViewFiles(ReadFileSystem, Protocol):
     """Files that somebody else may be changing."""
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether every read is a request that travels."""
+
     def is_still(self, file: ReadFile) -> bool:
         """Whether the path of an open file still names this very file."""
 
@@ -34,6 +38,11 @@ class ReadOnlyFiles:
 
     def __init__(self, fs: ReadFileSystem | None = None) -> None:
         self._fs: ReadFileSystem = LocalFileSystem() if fs is None else fs
+
+    @property
+    def is_remote(self) -> bool:
+        """They are at hand."""
+        return False
 
     def list(self, directory: str) -> list[str]:
         """The names in a directory, sorted."""

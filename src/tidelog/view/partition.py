@@ -230,6 +230,9 @@ class PartitionView:
     def _notices_of_the_end(self) -> Iterator[str]:
         if self._end.problem is not None:
             yield self._end.problem
+        known = self._root.checkpointed(HIGH_WATERMARK_CHECKPOINT, self.directory)
+        if known is not None and known > self.log_end_offset:
+            yield f"the high watermark was {known} and the log ends at {self.log_end_offset}: records may be missing"
 
     def _notices_of_checkpoints(self) -> Iterator[str]:
         for name, what in (
@@ -324,6 +327,10 @@ class PartitionView:
         )
 
     # -- lookups -------------------------------------------------------------------------------------------------
+
+    def first_offset_reaching(self, timestamp_ms: int) -> int | None:
+        """Below which offset no record reaches a time; None if none does at all. What a scan begins with."""
+        return TimedPartition(self).looking_again(lambda log: log.first_offset_reaching(timestamp_ms))
 
     def offset_for_time(self, timestamp_ms: int, isolation: Isolation = Isolation.LOG_END) -> TimestampAndOffset | None:
         """The first record at or behind a time, as a broker answers; -1 to -6 have their meaning (list_offsets.py)."""

@@ -13,10 +13,14 @@ import numpy as np
 
 from tidelog.columns.chunks import Chunk, read_chunks
 from tidelog.errors import CorruptionError, CorruptRecordError, StorageError
+from tidelog.kernels.headers import Checksum, HeaderScan, check_headers
 from tidelog.log.files import ReadFile
+from tidelog.view.damage import next_sound, stretches_around_damage
 from tidelog.view.files import ViewFiles
 from tidelog.view.partition import PartitionView
 from tidelog.view.row_choice import Int64Array, last_offsets
+from tidelog.view.segment import with_advice
+from tidelog.view.stretches import Stretch
 
 if TYPE_CHECKING:
     from tidelog.view.pieces import Piece
@@ -36,14 +40,21 @@ class Window(NamedTuple):
 class PieceWalk:
     """The windows of a piece. A window is valid until the next one is asked for.
 
-    Where a list of notices is given, stretches that are no batches are noted there and passed over.
+    What is damaged, or is no batch, is looked at a second time, by a fresh look: the end of a log may be cut and
+    written anew while it is read. What is wrong twice in the same place is raised, or, where a list of notices is
+    given, noted there and left out.
     """
 
-    def __init__(self, files: ViewFiles, piece: "Piece", notices: list[str] | None = None) -> None:
+    def __init__(
+        self, files: ViewFiles, piece: "Piece", *, verify: bool = True, notices: list[str] | None = None
+    ) -> None:
         self._files = files
         self._piece = piece
+        self._verify = verify
         self._notices = notices
         self._next_offset = piece.first_offset  # everything below was delivered
+        self._doubt = ""  # what was wrong at the look before
+        self._damaged = ""  # the file in which that was so again; nobody is rewriting it
 
     def __iter__(self) -> Iterator[Window]:
         if (yield from self._read_planned()):
@@ -54,7 +65,9 @@ class PieceWalk:
                 yield from self._read_as_it_is(partition)
                 return
             except CorruptionError as error:
-                self._pass_over(partition, error)
+                if self._doubt == str(error):
+                    raise with_advice(error) if isinstance(error, DamagedBatchError) else error from None
+                self._doubt = str(error)
 
     def _read_planned(self) -> Generator[Window, None, bool]:
         """Read what was planned; whether all of it was there, and the same as then."""
@@ -65,46 +78,116 @@ class PieceWalk:
             if first is None or int(first.chunk.scan.rows["base_offset"][0]) != piece.start_offset:
                 return False
             yield first
-            return (yield from windows) == piece.end or self._next_offset >= piece.limit_offset
-        except (StorageError, CorruptionError):  # if it lasts, whoever looks again will meet it
+            yield from windows
+        except StorageError:  # if it lasts, whoever looks again will meet it
             return False
+        except CorruptionError as error:
+            self._doubt = str(error)
+            return False
+        return True
 
     def _read_as_it_is(self, partition: PartitionView) -> Iterator[Window]:
         """What the log holds by now of the offsets that are still wanted."""
-        for stretch in partition.stretches(self._next_offset, self._piece.limit_offset):
-            yield from self._read(stretch.segment.base_offset, stretch.reader.log.file, stretch.start, stretch.end)
+        limit = self._piece.limit_offset
+        if self._notices is None:
+            for stretch in partition.stretches(self._next_offset, limit):
+                yield from self._read(stretch.segment.base_offset, stretch.reader.log.file, stretch.start, stretch.end)
+        else:
+            for stretch in stretches_around_damage(partition, self._next_offset, limit, to_segment_ends=True):
+                yield from self._read_around_damage(stretch, self._notices)
 
-    def _read(self, segment: int, file: ReadFile, start: int, end: int) -> Generator[Window, None, int]:
-        """The batches between two positions, up to the limit, and then how far they reach."""
-        position = start
+    def _read_around_damage(self, stretch: Stretch, notices: list[str]) -> Iterator[Window]:
+        reader, position = stretch.reader, stretch.start
+        while position < stretch.end and self._next_offset < stretch.limit_offset:
+            try:
+                yield from self._read(stretch.segment.base_offset, reader.log.file, position, stretch.end)
+                return
+            except DamagedBatchError as error:
+                self._believe(error, reader.log.path)
+                following = next_sound(reader, error.position, stretch.end, self._next_offset)
+                position = stretch.end if following is None else following.position
+                before = stretch.limit_offset if following is None else following.base_offset
+                notice = f"{error}: these {position - error.position} bytes are left out"
+                notices.append(f"{notice}{_offsets_between(self._next_offset, before)}")
+                if before >= stretch.limit_offset:
+                    return
+
+    def _believe(self, error: CorruptionError, path: str) -> None:
+        """Raise it at the first time, so that a fresh look is taken."""
+        if self._damaged != path:
+            if self._doubt != str(error):
+                raise error
+            self._damaged = path
+
+    def _read(self, segment: int, file: ReadFile, start: int, end: int) -> Generator[Window, None, None]:
+        """The batches between two positions, up to the limit."""
+        position, first_offset = start, self._next_offset
         try:
             for chunk in read_chunks(file, start=start, end=end):
-                last = last_offsets(chunk.scan)
-                in_order = _how_many_increase(last, self._next_offset - 1)
-                if in_order:
-                    yield Window(segment, file.path, chunk._replace(scan=chunk.scan.first(in_order)), self._next_offset)
-                    self._next_offset = int(last[in_order - 1]) + 1
-                if in_order < len(last):
-                    at = chunk.position + int(chunk.scan.positions[in_order])
-                    raise CorruptRecordError(f"position {at}: offset {last[in_order]} behind {self._next_offset - 1}")
                 position = chunk.position + chunk.scan.end
+                wanted = self._wanted_of(chunk, is_first=self._next_offset == first_offset)
+                sound = _how_many_are_sound(wanted.scan, self._next_offset - 1, self._piece.limit_offset)
+                if sound:
+                    scan = wanted.scan.first(sound)
+                    yield Window(segment, file.path, wanted._replace(scan=scan), self._next_offset)
+                    self._next_offset = int(last_offsets(scan)[-1]) + 1
+                if sound < len(wanted.scan.rows):
+                    raise _damage(file.path, wanted, sound, self._next_offset, self._piece.limit_offset)
                 if self._next_offset >= self._piece.limit_offset:
-                    break
-        except CorruptionError as error:
-            raise type(error)(f"{file.path}, {error}") from None
-        return position
+                    return
+        except DamagedBatchError:
+            raise
+        except CorruptRecordError as error:
+            raise DamagedBatchError(f"{file.path}, {error}", position) from None
+        if position < end:
+            raise DamagedBatchError(f"{file.path}, position {position}: the file ends inside a batch", position)
 
-    def _pass_over(self, partition: PartitionView, error: CorruptionError) -> None:
-        """Go on in the segment behind, if that is wanted."""
-        if self._notices is None:
-            raise error
-        later = (segment.base_offset for segment in partition.segments if segment.base_offset > self._next_offset)
-        following = min(next(later, self._piece.limit_offset), self._piece.limit_offset)
-        self._notices.append(f"{error}: offsets {self._next_offset} to {following - 1} are left out")
-        self._next_offset = following
+    def _wanted_of(self, chunk: Chunk, *, is_first: bool) -> Chunk:
+        """The batches of a chunk with offsets that are wanted, their checksums compared if so wished."""
+        scan = chunk.scan
+        if self._notices is not None:  # where an offset could not be looked up there are others before and behind it
+            below = _how_many_below(last_offsets(scan), self._next_offset) if is_first else 0
+            inside = np.flatnonzero(scan.is_legacy | (scan.rows["base_offset"] < self._piece.limit_offset))
+            scan = scan.pick(slice(below, int(inside[-1]) + 1 if len(inside) else below))
+        return chunk._replace(scan=check_headers(chunk.data, scan) if self._verify else scan)
 
 
-def _how_many_increase(offsets: Int64Array, before: int) -> int:
-    """How many offsets at the front are each above the one before it."""
-    wrong = np.flatnonzero(np.diff(offsets, prepend=before) <= 0)
-    return int(wrong[0]) if len(wrong) else len(offsets)
+class DamagedBatchError(CorruptRecordError):
+    """There is no sound batch at a position of a file."""
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+def _damage(path: str, chunk: Chunk, index: int, next_offset: int, limit_offset: int) -> DamagedBatchError:
+    """What is wrong with a batch, in words."""
+    position = chunk.position + int(chunk.scan.positions[index])
+    last = int(last_offsets(chunk.scan)[index])
+    try:
+        chunk.scan.batch_in(chunk.data, index).ensure_valid()
+        what = (
+            f"offset {last} behind {next_offset - 1}" if last < next_offset else f"offset {last} before {limit_offset}"
+        )
+    except CorruptionError as error:
+        what = str(error)
+    return DamagedBatchError(f"{path}, position {position}: {what}", position)
+
+
+def _how_many_are_sound(scan: HeaderScan, before: int, limit: int) -> int:
+    """How many batches at the front have right checksums, and offsets above those of the one before, up to a limit."""
+    last = last_offsets(scan)
+    is_above = ~scan.is_legacy & (scan.rows["base_offset"] >= limit)
+    is_wrong = (np.diff(last, prepend=before) <= 0) | is_above | (scan.checksums == int(Checksum.WRONG))
+    wrong = np.flatnonzero(is_wrong)
+    return int(wrong[0]) if len(wrong) else len(last)
+
+
+def _how_many_below(offsets: Int64Array, bound: int) -> int:
+    """How many offsets at the front are below a bound."""
+    others = np.flatnonzero(offsets >= bound)
+    return int(others[0]) if len(others) else len(offsets)
+
+
+def _offsets_between(first: int, behind: int) -> str:
+    return f", and offsets {first} to {behind - 1} with them" if first < behind else ""

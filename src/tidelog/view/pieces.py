@@ -8,7 +8,6 @@ the meantime, the offsets are looked up anew. So each row is in one piece, whate
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,11 +16,12 @@ import pyarrow as pa
 from tidelog.columns.decoder import DEFAULT_MAX_BYTES, DEFAULT_MAX_ROWS, ColumnDecoder
 from tidelog.columns.schema import TimestampUnit, schema_of
 from tidelog.errors import CorruptionError, InvalidRequestError
-from tidelog.kernels.headers import Checksum, HeaderScan, Seen, check_headers
+from tidelog.kernels.headers import HeaderScan, Seen
 from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.view.files import ReadOnlyFiles, ViewFiles
 from tidelog.view.piece_walk import PieceWalk, Window
-from tidelog.view.row_choice import BatchChoice, RowChoice, wanted_rows
+from tidelog.view.request import RowChoice
+from tidelog.view.row_choice import BatchChoice, wanted_rows
 
 __all__ = ["SCAN_COLUMNS", "OnCorruption", "Piece", "count_piece", "read_piece", "scan_schema"]
 
@@ -84,17 +84,14 @@ def read_piece(
     """
     reader = _PieceReader(piece, columns, verify, timestamp_unit, max_rows, max_bytes)
     skipped = None if on_corruption == "raise" else [] if notices is None else notices
-    for window in PieceWalk(files or ReadOnlyFiles(), piece, skipped):
+    for window in PieceWalk(files or ReadOnlyFiles(), piece, verify=verify, notices=skipped):
         yield from reader.rows(window) if skipped is None else reader.sound_rows(window, skipped)
 
 
-def count_piece(piece: Piece, *, files: ViewFiles | None = None, notices: list[str] | None = None) -> int:
-    """How many rows a piece has, by the headers of its batches where those tell. No checksum is compared.
-
-    A list of notices asks for damaged stretches to be passed over.
-    """
+def count_piece(piece: Piece, *, files: ViewFiles | None = None) -> int:
+    """How many rows a piece has, by the headers of its batches where those tell. No checksum is compared."""
     reader = _PieceReader(piece, ("offset",), False, "ms", DEFAULT_MAX_ROWS, DEFAULT_MAX_BYTES)
-    return sum(reader.count(window) for window in PieceWalk(files or ReadOnlyFiles(), piece, notices))
+    return sum(reader.count(window) for window in PieceWalk(files or ReadOnlyFiles(), piece, verify=False))
 
 
 class _PieceReader:
@@ -120,32 +117,22 @@ class _PieceReader:
 
     def rows(self, window: Window) -> Iterator[pa.RecordBatch]:
         """The rows of a window; what is wrong is raised behind those before it."""
-        chosen, left_out, has_edges = self._choice.choose(window.chunk.scan, window.first_offset)
-        wrong = self._wrong(window, left_out)
-        if len(wrong.rows):
-            chosen = chosen.pick(chosen.positions < wrong.positions[0])
+        chosen, has_edges = self._choice.choose(window.chunk.scan, window.first_offset)
         try:
-            for batch in chain(self._decode(window, chosen, has_edges), self._decode(window, wrong, has_edges)):
+            for batch in self._decode(window, chosen, has_edges):
                 yield self._finished(batch, window.segment)
         except CorruptionError as error:
             raise type(error)(f"{window.path}, {error}") from None
 
     def sound_rows(self, window: Window, notices: list[str]) -> Iterator[pa.RecordBatch]:
         """The rows of the batches that can be read; of the others it is noted where they lie."""
-        chosen, left_out, has_edges = self._choice.choose(window.chunk.scan, window.first_offset)
-        wrong = self._wrong(window, left_out)
+        chosen, has_edges = self._choice.choose(window.chunk.scan, window.first_offset)
         try:
             batches = list(self._decode(window, chosen, has_edges))
         except CorruptionError:
             batches = list(self._decode_each(window, chosen, has_edges, notices))
-        for batch in chain(batches, self._decode_each(window, wrong, has_edges, notices)):
+        for batch in batches:
             yield self._finished(batch, window.segment)
-
-    def _wrong(self, window: Window, left_out: HeaderScan) -> HeaderScan:
-        """Batches whose headers keep them out and cannot be believed, because their checksums are wrong."""
-        if self._verify and len(left_out.rows):
-            left_out = check_headers(window.chunk.data, left_out)
-        return left_out.pick(left_out.checksums == int(Checksum.WRONG))
 
     def _decode_each(
         self, window: Window, chosen: HeaderScan, has_edges: bool, notices: list[str]
@@ -197,7 +184,7 @@ class _PieceReader:
 
     def count(self, window: Window) -> int:
         """How many rows a window has."""
-        chosen, _, has_edges = self._choice.choose(window.chunk.scan, window.first_offset)
+        chosen, has_edges = self._choice.choose(window.chunk.scan, window.first_offset)
         if has_edges or self._piece.rows.columns or chosen.seen & Seen.LEGACY:
             try:
                 return sum(batch.num_rows for batch in self._decode(window, chosen, has_edges))

@@ -62,6 +62,8 @@ def _connected(scheme: str, address: str, options: dict[str, Any]) -> FileSystem
 class RemoteFiles:
     """Files of a pyarrow file system. Their paths begin with `prefix`, which the file system is not told."""
 
+    is_remote = True
+
     def __init__(self, filesystem: FileSystem, prefix: str = "", requests: Counter[str] | None = None) -> None:
         self.requests: Counter[str] = Counter() if requests is None else requests  # made so far, by kind
         self._filesystem = filesystem

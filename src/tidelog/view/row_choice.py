@@ -16,8 +16,9 @@ from tidelog.columns.schema import TimestampUnit
 from tidelog.kernels.headers import HeaderScan, Seen
 from tidelog.log.batch_info import CONTROL, TRANSACTIONAL
 from tidelog.log.transaction_index import AbortedTxnEntry
+from tidelog.view.request import RowChoice
 
-__all__ = ["BatchChoice", "ChosenBatches", "Int64Array", "RowChoice", "last_offsets", "wanted_rows"]
+__all__ = ["BatchChoice", "ChosenBatches", "Int64Array", "last_offsets", "wanted_rows"]
 
 Int64Array = np.ndarray[Any, np.dtype[np.int64]]
 BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
@@ -26,25 +27,10 @@ _CODEC, _APPEND_TIME = 0x07, 0x08
 _BEFORE_ALL = -(2**63)
 
 
-class RowChoice(NamedTuple):
-    """What single rows are asked for: a time in [from, to), one key. None asks for nothing."""
-
-    from_time_ms: int | None = None
-    to_time_ms: int | None = None
-    key: bytes | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that must be there to decide."""
-        has_times = self.from_time_ms is not None or self.to_time_ms is not None
-        return (*(("timestamp",) if has_times else ()), *(("key",) if self.key is not None else ()))
-
-
 class ChosenBatches(NamedTuple):
-    """Batches that may hold rows, those that are left out by what their headers say, and whether rows lie outside."""
+    """Batches that may hold rows, and whether some of their rows lie outside."""
 
     scan: HeaderScan
-    left_out: HeaderScan
     has_edges: bool
 
 
@@ -60,13 +46,9 @@ class BatchChoice:
         """The batches of a window that can hold rows from an offset on."""
         last = last_offsets(scan)
         first = _first_offsets(scan)
-        asked_for = (last >= first_offset) & (first < self._limit)
-        left_out = asked_for & self._is_left_out(scan, first, last)
-        wanted = asked_for & ~left_out
+        wanted = (last >= first_offset) & (first < self._limit) & ~self._is_left_out(scan, first, last)
         is_inside = (first >= first_offset) & (last < self._limit)
-        return ChosenBatches(
-            scan if wanted.all() else scan.pick(wanted), scan.pick(left_out), bool((wanted & ~is_inside).any())
-        )
+        return ChosenBatches(scan if wanted.all() else scan.pick(wanted), bool((wanted & ~is_inside).any()))
 
     def _is_left_out(self, scan: HeaderScan, first: Int64Array, last: Int64Array) -> BoolArray:
         attributes = np.where(scan.is_legacy, 0, scan.rows["attributes"])

@@ -24,7 +24,8 @@ from tidelog.errors import InvalidRequestError, TidelogError
 from tidelog.view.files import ViewFiles
 from tidelog.view.partition import EndBound, PartitionView
 from tidelog.view.pieces import OnCorruption, Piece, count_piece, read_piece, scan_schema
-from tidelog.view.pruning import Offsets, Request, Time, plan
+from tidelog.view.pruning import plan
+from tidelog.view.request import Offsets, Request, Time
 
 __all__ = ["Scan"]
 
@@ -163,10 +164,12 @@ class Scan:
     def count(self) -> int:
         """How many rows there are. Headers of batches are enough unless single rows are asked for.
 
-        Checksums are not compared.
+        Checksums are not compared, except with `on_corruption="skip"`: then all rows are read, to know which there are.
         """
+        if self._on_corruption == "skip":
+            return sum(batch.num_rows for batch in self)
         self.notices = []
-        return sum(count_piece(piece, files=files, notices=self._skipped()) for piece, files in self._tasks(None))
+        return sum(count_piece(piece, files=files) for piece, files in self._tasks(None))
 
     def pieces(self, max_bytes: int | None = None) -> list[Piece]:
         """The same rows as tasks that can be pickled, of about `max_bytes` each; without it, of a segment each.

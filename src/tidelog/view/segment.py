@@ -20,7 +20,7 @@ from tidelog.errors import (
     UnsupportedError,
 )
 from tidelog.log.batch_info import BatchInfo
-from tidelog.log.batch_scan import read_batch
+from tidelog.log.batch_scan import read_batch, scan_batches
 from tidelog.log.batch_windows import read_windows
 from tidelog.log.files import ReadFile, join
 from tidelog.log.names import (
@@ -112,21 +112,22 @@ class SegmentView:
 
         The log of the active segment ends, for the reader, behind its last valid batch.
         """
-        reader = self._open()
+        reader = self.open_whole()
         if self.is_active:
             reader.log.size = _tail(reader).position
         return reader
 
     def open_to_end(self) -> tuple[SegmentReader, SegmentEnd]:
         """The same, and where it ends. CorruptRecordError if a segment that is not active ends inside a batch."""
-        reader = self._open()
+        reader = self.open_whole()
         if not self.is_active:
             return reader, _whole(reader)
         end = _tail(reader)
         reader.log.size = end.position
         return reader, end
 
-    def _open(self) -> SegmentReader:
+    def open_whole(self) -> SegmentReader:
+        """The same with all of the file, whatever it ends with."""
         try:
             log = ReadLogFile(self._fs, self.path)
         except StorageError as error:
@@ -191,6 +192,23 @@ class SegmentView:
         return self.open().largest_timestamp_ms
 
     @cached_property
+    def indexed_timestamp_ms(self) -> int | None:
+        """The largest timestamp of a record by the time index, which is closed with it; None if that does not know.
+
+        One read of the end of one file tells it. The log is not asked.
+        """
+        if self.is_active:
+            return None
+        index = self._open_index(TIME_INDEX_SUFFIX)
+        if index.size % TimeEntries.ROW.size:
+            return None
+        try:
+            last = TimeEntries(index, self.base_offset).last
+        except CorruptIndexError:
+            return None
+        return last.timestamp_ms if last.timestamp_ms >= 0 and last.offset >= self.base_offset else None
+
+    @cached_property
     def summary(self) -> SegmentSummary:
         """What the headers of all batches say together. This walks over the whole segment."""
         return summary_of(self.open().log.file, self.size)
@@ -244,7 +262,7 @@ def _whole(reader: SegmentReader) -> SegmentEnd:
     last, problem = _last_batches(reader)
     if problem is not None:
         raise with_advice(problem)
-    end = _end_behind(reader, last[-1] if last else None, None)
+    end = _end_behind(reader, last[-1] if last else None)
     if end.position < reader.size:
         left = reader.size - end.position
         raise with_advice(
@@ -257,15 +275,57 @@ def _tail(reader: SegmentReader) -> SegmentEnd:
     """The end of the active segment: what is torn, not yet written, or failing at its very end does not count."""
     file = reader.log.file
     batches, problem = _last_batches(reader)
-    while batches and (fault := _fault_of_last(file, batches)) is not None:
-        problem = CorruptRecordError(f"{file.path}, position {batches[-1].position}: {fault}")
-        if len(batches) == 1 and batches[-1].position:
+    is_impossible = problem is not None  # a length that nobody would have begun to write
+    failing = 0
+    while batches:
+        fault = _fault_of_last(file, batches)
+        if fault is None:
+            break
+        last = batches.pop()
+        problem = CorruptRecordError(f"{file.path}, position {last.position}: {fault}")
+        failing += 1
+        if failing == _LAST_BATCHES:
             raise with_advice(problem)  # more than an end
-        batches.pop()
-    end = _end_behind(reader, batches[-1] if batches else None, None)
-    if problem is None or _is_zero(file, end.position, reader.size):
+        if not batches:
+            batches = _batches_before(reader, last)
+    end = _end_behind(reader, batches[-1] if batches else None)
+    if end.position == reader.size or _is_zero(file, end.position, reader.size):
+        return end
+    if not failing:
+        _ensure_end(reader, end, is_impossible)
+    if problem is None:
         return end
     return end._replace(problem=f"{problem}; the log ends before it")
+
+
+def _batches_before(reader: SegmentReader, batch: BatchInfo) -> deque[BatchInfo]:
+    """The batches from an index entry on to a batch that has one itself; none if it is the first."""
+    found = deque[BatchInfo]()
+    if batch.position:
+        for one in reader.lookup().batches_from(max(batch.base_offset - 1, reader.base_offset)):
+            if one.position >= batch.position:
+                break
+            found.append(one)
+    return found
+
+
+def _ensure_end(reader: SegmentReader, end: SegmentEnd, is_impossible: bool) -> None:
+    """Raise if sound batches follow what looks like the end: then it is damage.
+
+    Behind a batch that seems to be incomplete they must reach the end of the file, one behind the other: a value may
+    hold a batch, too, and is in the file before the record around it is complete.
+    """
+    from tidelog.view.resync import Resync
+
+    search = Resync(reader.log.file, reader.size, reader.base_offset)
+    behind = end.position + 1
+    found = search.next_sound(behind, legacy=False) if is_impossible else search.swallowed(behind, reader.size)
+    if found is not None:
+        raise with_advice(
+            CorruptRecordError(
+                f"{reader.log.path}, position {end.position}: no batch, but sound ones follow at {found}"
+            )
+        )
 
 
 def _fault_of_last(file: ReadFile, batches: Sequence[BatchInfo]) -> str | None:
@@ -296,18 +356,30 @@ def _last_batches(reader: SegmentReader) -> tuple[deque[BatchInfo], CorruptionEr
             return last, None
     except CorruptionError as error:
         return last, error
-    problem = None  # without an index there is a long way to go
-    for window in read_windows(file, last[-1].position + last[-1].size, reader.size):
-        last.extend(window.batches)
-        problem = window.problem
+    # Without an index there is a long way to go.
+    start, end, problem = _last_stretch(file, last[-1].position + last[-1].size, reader.size)
+    last.extend(scan_batches(file, start, end))
     return last, problem
 
 
-def _end_behind(reader: SegmentReader, last: BatchInfo | None, problem: str | None) -> SegmentEnd:
+def _last_stretch(file: ReadFile, start: int, end: int) -> tuple[int, int, CorruptionError | None]:
+    """Where the last batches between two positions begin and end, and what is wrong behind them."""
+    begins, problem = deque([(start, 0)]), None  # positions in the last windows, and how many batches follow in each
+    for window in read_windows(file, start, end):
+        if len(window):
+            first = max(len(window) - _LAST_BATCHES, 0)
+            begins.append((window.batch(first).position, len(window) - first))
+        while sum(count for _, count in begins) - begins[0][1] >= _LAST_BATCHES:
+            begins.popleft()
+        start, problem = window.end, window.problem
+    return begins[0][0], start, problem
+
+
+def _end_behind(reader: SegmentReader, last: BatchInfo | None) -> SegmentEnd:
     if last is None:
-        return SegmentEnd(0, reader.base_offset, None, problem)
+        return SegmentEnd(0, reader.base_offset, None, None)
     epoch = last.leader_epoch if last.leader_epoch >= 0 else None
-    return SegmentEnd(last.position + last.size, last.next_offset, epoch, problem)
+    return SegmentEnd(last.position + last.size, last.next_offset, epoch, None)
 
 
 def _is_zero(file: ReadFile, start: int, end: int) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from tidelog.errors import CorruptionError, CorruptRecordError, SegmentGoneError, StorageError
+from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_windows import BatchWindow, read_windows
 from tidelog.log.segment_reader import SegmentReader
 from tidelog.records.batches import Batch, batch_of
@@ -54,8 +55,8 @@ def stretches_between(look: Look, take_look: TakeLook, first_offset: int, limit_
             look = take_look()
             segment = look.holding(first_offset)
             continue
-        looks, doubt = 0, ""
         if stretch is not None:
+            looks, doubt = 0, ""
             yield stretch
         first_offset = max(first_offset, end.next_offset)
         segment = look.behind(segment, first_offset)
@@ -64,26 +65,34 @@ def stretches_between(look: Look, take_look: TakeLook, first_offset: int, limit_
 def _stretch_of(
     segment: SegmentView, reader: SegmentReader, end: SegmentEnd, first_offset: int, limit_offset: int
 ) -> Stretch | None:
-    if first_offset >= end.next_offset:
+    if first_offset >= end.next_offset or not end.position:
         return None
     try:
-        first = reader.find_offset(first_offset)
+        first = _batch_at(reader, first_offset)
         stop = end.position if limit_offset >= end.next_offset else _position_behind(reader, limit_offset)
     except CorruptionError as error:
         raise with_advice(error) from error
-    if first is None or first.position >= stop:
+    if first.position >= stop:
         return None
     return Stretch(segment, reader, first.position, stop, first_offset, limit_offset)
 
 
 def _position_behind(reader: SegmentReader, limit_offset: int) -> int:
     """Where the batches end that have offsets below `limit_offset`."""
-    batch = reader.find_offset(limit_offset)
-    if batch is None:
-        return reader.size
+    batch = _batch_at(reader, limit_offset)
     # An entry of the old formats tells its last offset only: it may wrap some that are wanted.
     begins_before = batch.base_offset < limit_offset or (batch.is_legacy and batch.codec_id)
     return batch.position + batch.size if begins_before else batch.position
+
+
+def _batch_at(reader: SegmentReader, offset: int) -> BatchInfo:
+    """The first batch that reaches an offset, which is not above the last one."""
+    lookup = reader.lookup()
+    batch = lookup.find_offset(offset)
+    if batch is None:
+        position = lookup.size - lookup.bytes_left
+        raise CorruptRecordError(f"{reader.log.path}, position {position}: the file ends inside a batch")
+    return batch
 
 
 def batches_between(

@@ -49,10 +49,33 @@ class TimedPartition:
         return self._view.limit_offset(isolation)
 
     def first_segment_reaching(self, timestamp_ms: int) -> SegmentReader | None:
-        """The first segment whose largest timestamp is not below the given one."""
+        """The first segment whose largest timestamp is not below the given one.
+
+        Where reading is dear, segments are passed over on the word of their time indexes alone, as a broker does.
+        """
+        is_remote = self._view.files.is_remote
         for segment in self._look.segments:
+            if is_remote and (known := segment.indexed_timestamp_ms) is not None and known < timestamp_ms:
+                continue
             if segment.largest_timestamp_ms >= timestamp_ms:
                 return segment.open()
+        return None
+
+    def first_offset_reaching(self, timestamp_ms: int) -> int | None:
+        """The first offset, not below the log start, of a record at or behind a time; None if there is none.
+
+        A broker asks one segment, the first whose largest time reaches it. That may lie below the log start, or have
+        no times but that of its file; here the next one is asked.
+        """
+        for segment, following in zip(self._look.segments, [*self._look.segments[1:], None], strict=True):
+            if following is not None and following.base_offset <= self.log_start_offset:
+                continue
+            known = segment.indexed_timestamp_ms if self._view.files.is_remote else None
+            if known is not None and known < timestamp_ms:
+                continue
+            found = segment.open().find_time(timestamp_ms, self.log_start_offset)
+            if found is not None:
+                return found.offset
         return None
 
     def looking_again(self, question: Callable[["TimedPartition"], Answer]) -> Answer:

@@ -11,7 +11,7 @@ import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.Semaphore;
+import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -26,8 +26,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * <p>{@code Clients <bootstrap servers> <topic>...}: writes to partition 0 of every topic, and obeys lines on standard input:
  *
  * <ul>
- *   <li>{@code write <rounds>}: so many rounds more are written, beside whatever else happens; nothing is answered
- *   <li>{@code finish}: when all rounds are written a transaction is left open, and the number of rounds is the answer
+ *   <li>{@code begin}: rounds are written from now on; answered when the first one is
+ *   <li>{@code finish}: the last round is ended, a transaction left open, and the number of rounds is the answer
  *   <li>{@code consume <topic> <isolation level>}: a line of JSON, of all records from the beginning to the end
  *   <li>{@code times <topic> <isolation level> <time>...}: the offsets of the first records that are not older, or -1
  * </ul>
@@ -42,7 +42,7 @@ public class Clients {
 
     private final String servers;
     private final List<String> topics;
-    private final Semaphore rounds = new Semaphore(0);
+    private final CountDownLatch begun = new CountDownLatch(1);
     private volatile boolean isLast = false;
     private volatile int written = 0;
     private volatile Exception failure = null;
@@ -56,16 +56,18 @@ public class Clients {
         var clients = new Clients(args[0], Arrays.asList(args).subList(1, args.length));
         var writer = new Thread(clients::write);
         writer.setDaemon(true);
-        writer.start();
         var in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         var out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split(" ");
             switch (words[0]) {
-                case "write" -> clients.rounds.release(Integer.parseInt(words[1]));
+                case "begin" -> {
+                    writer.start();
+                    clients.begun.await();
+                    out.println(clients.written);
+                }
                 case "finish" -> {
                     clients.isLast = true;
-                    clients.rounds.release();
                     writer.join();
                     if (clients.failure != null) throw clients.failure;
                     out.println(clients.written);
@@ -87,7 +89,7 @@ public class Clients {
             var wavering = producer(Map.of("transactional.id", "wavering")); // never closed: that would abort
             steady.initTransactions();
             wavering.initTransactions();
-            for (rounds.acquire(); !(isLast && rounds.availablePermits() == 0); rounds.acquire()) {
+            while (!isLast) {
                 steady.beginTransaction();
                 wavering.beginTransaction();
                 batch(steady, "committed");
@@ -97,12 +99,14 @@ public class Clients {
                 wavering.abortTransaction();
                 steady.commitTransaction();
                 written++;
+                begun.countDown();
             }
             wavering.beginTransaction();
             batch(wavering, "aborted");
             batch(plain, "committed");
         } catch (Exception error) {
             failure = error;
+            begun.countDown();
         }
     }
 

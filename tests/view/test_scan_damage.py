@@ -1,0 +1,222 @@
+"""Scans over damage: what is only being written is looked at again, and what is broken costs as little as it can."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.log.logs import NOW, a_log, batch, fill, lead
+from tests.view.scans import COLUMNS, rows_scanned, scan_of, some, view, write_log
+from tidelog.errors import CorruptRecordError
+from tidelog.log.files import ReadFile
+from tidelog.records import Codec, NewRecord
+from tidelog.view.files import ReadOnlyFiles
+from tidelog.view.pieces import read_piece
+
+LOG = f"{0:020}.log"
+NO_LENGTH = b"\x00\x00\x00\x02"
+BATCHES = 40
+
+
+def offsets_of(batches: Any) -> list[int]:
+    return [row[2] for row in rows_scanned(batches)]
+
+
+# -- what is being written ---------------------------------------------------------------------------------------------
+
+
+class Rewritten(ReadOnlyFiles):
+    """The local disk, on which `change` happens to the log between the planning of a scan and its reading."""
+
+    def __init__(self, change: Callable[[], object]) -> None:
+        super().__init__()
+        self.change = change
+        self.opened = 0
+
+    __slots__ = ("change", "opened")
+
+    def open(self, path: str) -> ReadFile:
+        if path.endswith(".log"):
+            self.opened += 1
+            if self.opened == 3:  # for the end of the log, for the plan, and for its reader
+                self.change()
+        return super().open(path)
+
+
+def test_a_batch_that_was_being_rewritten_is_looked_at_again(tmp_path: Path) -> None:
+    """Its second half is not there yet when it is read first."""
+    directory = write_log(tmp_path, [("put", Codec.NONE, some(5)), ("put", Codec.LZ4, some(5))])
+    path = directory / LOG
+    whole = path.read_bytes()
+
+    class Settling(ReadOnlyFiles):
+        """What is read of the log is half written until it is looked at anew."""
+
+        __slots__ = ()
+
+        def fresh(self) -> ReadOnlyFiles:
+            path.write_bytes(whole)
+            return ReadOnlyFiles()
+
+    files = Settling()
+    [piece] = scan_of(directory, files).pieces()
+    path.write_bytes(whole[:-20] + bytes(20))
+    assert offsets_of(read_piece(piece, COLUMNS, files=files)) == list(range(10))
+    path.write_bytes(whole[:-20] + bytes(20))
+    notices: list[str] = []
+    assert offsets_of(read_piece(piece, COLUMNS, files=files, on_corruption="skip", notices=notices)) == list(range(10))
+    assert notices == []
+
+
+def test_a_log_that_was_cut_behind_the_plan_ends_where_it_was_cut(tmp_path: Path) -> None:
+    log = a_log(tmp_path)
+    fill(log, [5, 5])
+
+    def cut() -> None:
+        log.truncate_to(7)
+        lead(log, batch(1))
+        with (Path(log.directory) / LOG).open("ab") as file:
+            file.write(bytes(batch(4, base_offset=8))[:40])
+
+    files = Rewritten(cut)
+    assert offsets_of(scan_of(Path(log.directory), files)) == list(range(8))
+    assert files.opened > 3
+
+
+def test_what_is_wrong_twice_is_damage(tmp_path: Path) -> None:
+    directory = write_log(tmp_path, [("put", Codec.NONE, some(5))] * 3)
+    path = directory / LOG
+    size = path.stat().st_size // 3
+    content = bytearray(path.read_bytes())
+    content[size + 70] ^= 1
+    path.write_bytes(content)
+    batches = iter(scan_of(directory))
+    assert offsets_of([next(batches)]) == [0, 1, 2, 3, 4]
+    with pytest.raises(CorruptRecordError, match=rf"{LOG}, position {size}: .*crc"):
+        next(batches)
+
+
+# -- what is broken ----------------------------------------------------------------------------------------------------
+
+
+def a_log_of_batches(root: Path, codec: Codec = Codec.NONE) -> tuple[Path, list[int]]:
+    """Batches of three records, an index entry for about every third, and where they begin."""
+    steps = [
+        ("put", codec, [NewRecord(b"k", bytes([number]) * 60, NOW + number) for _ in range(3)])
+        for number in range(BATCHES)
+    ]
+    directory = write_log(root, steps, index_interval_bytes=600)
+    return directory, [header.position for header in view(directory).segments[0].batches()]
+
+
+def overwrite(path: Path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+def without(*lost: int) -> list[int]:
+    return [offset for offset in range(3 * BATCHES) if offset // 3 not in lost]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_behind_a_length_that_cannot_be_the_next_index_entry_goes_on(tmp_path: Path, threads: int) -> None:
+    directory, starts = a_log_of_batches(tmp_path)
+    index = view(directory).segments[0].open().offset_index
+    following = index.upper_bound(starts[10] + 1)
+    assert following is not None
+    behind = starts.index(following.position)
+    overwrite(directory / LOG, starts[10] + 8, NO_LENGTH)
+    scan = scan_of(directory, on_corruption="skip", threads=threads)
+    assert 11 < behind < 15
+    assert offsets_of(scan) == without(*range(10, behind))
+    [notice] = scan.notices
+    assert f"{LOG}, position {starts[10]}: a batch length of 2" in notice
+    lost = f"offsets 30 to {3 * behind - 1}"
+    assert f"these {starts[behind] - starts[10]} bytes are left out, and {lost} with them" in notice
+
+
+def test_an_index_entry_that_points_to_no_batch_is_passed_over(tmp_path: Path) -> None:
+    directory, starts = a_log_of_batches(tmp_path)
+    index = view(directory).segments[0].open().offset_index
+    first = index.upper_bound(starts[10] + 1)
+    assert first is not None
+    second = index.upper_bound(first.position + 1)
+    assert second is not None
+    overwrite(directory / LOG, starts[10] + 8, NO_LENGTH)
+    overwrite(directory / LOG, first.position + 70, b"??")
+    scan = scan_of(directory, on_corruption="skip")
+    assert offsets_of(scan) == without(*range(10, starts.index(second.position)))
+
+
+def test_a_length_that_leads_into_the_midst_of_another_batch_loses_as_little(tmp_path: Path) -> None:
+    directory, starts = a_log_of_batches(tmp_path)
+    size = starts[1] - starts[0]
+    overwrite(directory / LOG, starts[10] + 8, (size + 30).to_bytes(4, "big"))
+    lost = [
+        number for number in range(BATCHES) if 3 * number not in offsets_of(scan_of(directory, on_corruption="skip"))
+    ]
+    assert lost[0] == 10
+    assert len(lost) < 5
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_neighbours_of_damaged_batches_are_all_there(tmp_path: Path, codec: Codec) -> None:
+    directory, starts = a_log_of_batches(tmp_path, codec)
+    for number in (0, 4, 5, 6, 20, BATCHES - 2):
+        overwrite(directory / LOG, starts[number] + 70, b"??")
+    scan = scan_of(directory, on_corruption="skip")
+    assert offsets_of(scan) == without(0, 4, 5, 6, 20, BATCHES - 2)
+    assert len(scan.notices) == 4  # neighbours go together
+    assert offsets_of(scan_of(directory, on_corruption="skip", from_offset=13, to_offset=61)) == [*range(21, 60)]
+
+
+def test_a_length_that_leads_beyond_the_end_is_damage_to_every_reader(tmp_path: Path) -> None:
+    directory, starts = a_log_of_batches(tmp_path)
+    overwrite(directory / LOG, starts[12] + 8, b"\x00\x75")
+    what = rf"{LOG}, position {starts[12]}: the file ends inside a batch"
+    with pytest.raises(CorruptRecordError, match=what):
+        offsets_of(scan_of(directory))
+    with pytest.raises(CorruptRecordError, match=what):
+        list(view(directory).read())
+    with pytest.raises(CorruptRecordError, match=what):
+        list(view(directory).read(37, 60))
+    assert offsets_of(scan_of(directory, on_corruption="skip"))[35:37] == [35, 45]
+
+
+def test_an_offset_that_cannot_be_costs_one_batch(tmp_path: Path) -> None:
+    directory, starts = a_log_of_batches(tmp_path)
+    overwrite(directory / LOG, starts[10], b"\x01")
+    with pytest.raises(CorruptRecordError, match=rf"position {starts[10]}: offset \d+ before 120"):
+        offsets_of(scan_of(directory))
+    scan = scan_of(directory, on_corruption="skip")
+    assert offsets_of(scan) == without(10)
+    assert len(scan.notices) == 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_over_any_damage_the_count_is_that_of_the_rows_and_every_row_is_a_true_one(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    directory, starts = a_log_of_batches(tmp_path, rng.choice([Codec.NONE, Codec.GZIP]))
+    true = rows_scanned(scan_of(directory))
+    path = directory / LOG
+    hit = set()
+    for _ in range(rng.randrange(1, 6)):
+        number = rng.randrange(BATCHES - 3)  # the last ones, if damaged, would be the end
+        hit.add(number)
+        # The first eight bytes are the base offset, which is under no checksum.
+        overwrite(path, rng.randrange(starts[number] + 8, starts[number + 1]), rng.randbytes(1))
+    options: dict[str, Any] = {"on_corruption": "skip"}
+    if rng.random() < 0.5:
+        options["from_offset"], options["to_offset"] = rng.randrange(60), rng.randrange(60, 120)
+    wanted = [row for row in true if options.get("from_offset", 0) <= row[2] < options.get("to_offset", 200)]
+    scan = scan_of(directory, **options)
+    rows = rows_scanned(scan)
+    assert scan.count() == len(rows)
+    assert rows == [row for row in wanted if row in rows]
+    assert len(rows) >= len(wanted) - 3 * 6 * len(hit)
+    for pieces in (scan.pieces(700), scan.pieces()):
+        batches = (piece_batch for piece in pieces for piece_batch in read_piece(piece, COLUMNS, on_corruption="skip"))
+        assert rows_scanned(batches) == rows
