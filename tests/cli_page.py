@@ -25,8 +25,8 @@ same. Tables are for people, `--json` is for programs; progress appears on stand
 | 3 | the input could not be read |
 | 130 | interrupted |
 
-`dump-log` alone keeps the exit codes of Kafka's tool, and `--help` prints its text; `dump-log -h` prints ours. Completion
-for your shell: `tidelog completion --help`.
+`dump-log` alone keeps the exit codes of Kafka's tool, and `--help` prints its text; `dump-log -h` prints ours.
+Completion for your shell: `tidelog completion --help`.
 """
 
 

@@ -1,6 +1,10 @@
 """`tidelog load`: files as a topic."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +67,9 @@ def test_a_table_tells_what_was_loaded(tmp_path: Path) -> None:
         ("key,value\na,1\n", ("--topic-id", "short"), 2, "22 characters"),
         ("key,value\na,1\n", ("--compression", "rar"), 2, "rar"),
         ("key,value\na,1\n", ("--format", "parquet"), 2, "cannot be read as parquet"),
+        ("key,value\na,1\n", ("--topic", "__cluster_metadata"), 2, "metadata log"),
+        ("key,value\na,1\n", ("--topic", "__consumer_offsets"), 2, "--internal"),
+        ("key,timestamp\na,99999999999999\n", (), 2, "--set message.timestamp.after.max.ms"),
         (None, (), 3, "no such file"),
     ],
 )
@@ -75,7 +82,8 @@ def test_what_cannot_be_loaded_is_answered_in_one_line(
     done = load(path, tmp_path / "r", *arguments)
     assert (done.exit_code, done.stdout) == (code, "")
     assert reason in done.stderr
-    assert not (tmp_path / "r/orders-0").exists()
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "r").exists()
 
 
 def test_a_root_that_was_not_closed_in_good_order_is_refused(tmp_path: Path) -> None:
@@ -85,3 +93,45 @@ def test_a_root_that_was_not_closed_in_good_order_is_refused(tmp_path: Path) -> 
     done = load(path, tmp_path / "r")
     assert done.exit_code == 3
     assert "start the broker on it and stop it" in done.stderr
+
+
+def test_one_column_of_a_topic_loses_no_row(tmp_path: Path) -> None:
+    write_log(tmp_path / "a", [("put", Codec.NONE, [*some(4), NewRecord(b"k", None, NOW), *some(1)])], "orders-0")
+    out = str(tmp_path / "rows.csv")
+    done = CliRunner().invoke(cli, ["export", f"{tmp_path}/a", "--topic", "orders", "--columns", "value", "--to", out])
+    assert done.exit_code == 0, done.output
+    assert load(tmp_path / "rows.csv", tmp_path / "b").exit_code == 0
+    before, after = (tidelog.open(str(tmp_path / name))["orders", 0] for name in ("a", "b"))
+    assert [record.value for record in after.read()] == [record.value for record in before.read()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_load_that_is_asked_to_end_takes_back_what_it_did(tmp_path: Path, number: signal.Signals) -> None:
+    """The second file is a pipe: who has opened it has appended the first."""
+    (tmp_path / "1.jsonl").write_text('{"value": "one"}\n')
+    os.mkfifo(tmp_path / "2.jsonl")
+    command = [
+        sys.executable, "-m", "tidelog", "load", f"{tmp_path}/1.jsonl", f"{tmp_path}/2.jsonl",
+        "--to", f"{tmp_path}/root", "--topic", "orders",
+    ]  # fmt: skip
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        with open(tmp_path / "2.jsonl", "w") as pipe:
+            assert (tmp_path / "root" / "orders-0").is_dir()
+            process.send_signal(number)
+            pipe.write('{"value": "two"}\n')
+        _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (130, "tidelog: interrupted: nothing was loaded\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.jsonl", "2.jsonl"]
+
+
+def test_a_load_that_was_interrupted_is_told_of_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"value": "one"}\n')
+    assert load(tmp_path / "rows.jsonl", tmp_path / "r").exit_code == 0
+    end = {"is_new": False, "has_topic_id": True, "end": 1, "epoch": 0, "recovery_point": 1, "high_watermark": 1}
+    journal = {"version": 0, "topic": "orders", "was_empty": False, "marker": "{}", "partitions": {"0": end}}
+    (tmp_path / "r" / "tidelog-load.journal").write_text(json.dumps(journal))
+    (tmp_path / "r" / ".kafka_cleanshutdown").unlink()
+    done = load(tmp_path / "rows.jsonl", tmp_path / "r")
+    assert done.exit_code == 0
+    assert done.stderr == ("tidelog: a load into orders was interrupted here: what it had appended is taken back\n")
+    assert [record.value for record in tidelog.open(str(tmp_path / "r"))["orders", 0].read()] == [b"one", b"one"]

@@ -18,7 +18,7 @@ from tests.property.strategies import fields, headers
 from tests.view.scans import some, write_log
 from tidelog.errors import InvalidRequestError, StorageError, TidelogError
 from tidelog.log import ManualClock
-from tidelog.records import Codec, NewRecord
+from tidelog.records import Codec, Header, NewRecord
 from tidelog.tables.export import export_table
 from tidelog.tables.load import load_table
 from tidelog.tables.reading import read_table, table_files
@@ -146,6 +146,10 @@ def test_a_file_that_is_there_is_kept_and_a_failed_one_leaves_no_trace(tmp_path:
         ("a.jsonl", b'{"key": "a", "partition": 99999999999}\n', "'partition'"),
         ("a.jsonl", b'{"key": "a", "headers": [{"key": 1}]}\n', "'headers'"),
         ("a.jsonl", b"[" * 100_000, "no JSON"),
+        ("a.jsonl", b'{"value": "\\ud800"}\n', "line 1: .*ud800' is no text"),
+        ("a.jsonl", b'{"key": "a", "headers": [{"key": "\\ud800"}]}\n', "line 1: .*'headers'"),
+        ("a.jsonl", b'{"key": "a", "timestamp": "\\ud800"}\n', "'timestamp'"),
+        ("a.csv", b'key,headers\n1,"[{""key"": ""\\ud800""}]"\n', "'headers'"),
         ("a.txt", b"", "name does not tell"),
     ],
 )
@@ -170,6 +174,34 @@ def test_what_people_write_by_hand_is_read(tmp_path: Path) -> None:
     [batch] = read_table(str(path))
     assert batch.column("value").to_pylist() == [b"x", None]
     assert table_files(str(tmp_path)) == [str(tmp_path / "a.csv"), str(path)]
+
+
+def test_an_empty_line_is_a_row_where_there_is_one_column_and_none_where_there_are_two(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('value\n\na\n\n""\n\n')
+    [batch] = read_table(str(path))
+    assert batch.column("value").to_pylist() == [None, b"a", None, b"", None]
+    path.write_text("key,value\n\na,b\n\n")
+    [batch] = read_table(str(path))
+    assert batch.num_rows == 1
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("column", ["key", "value", "headers", "timestamp"])
+def test_every_column_comes_back_alone(tmp_path: Path, format: Any, column: str) -> None:
+    some_rows = [
+        NewRecord(None, None, NOW), NewRecord(b"", b"", -1), NewRecord(b"k", b"v\n\n", NOW, (Header("h", None),)),
+        NewRecord(b"\xff", b"\xff", NOW), NewRecord(None, None, NOW + 1), NewRecord(b"a", b"", NOW),
+        NewRecord(None, None, -1),
+    ]  # fmt: skip
+    write_log(tmp_path, [("put", Codec.NONE, some_rows)])
+    scan = tidelog.open(str(tmp_path)).scan("topic", columns=[column])
+    path = tmp_path / f"out.{format}"
+    export_table(scan, scan.schema, str(path), format)
+    back = pa.Table.from_batches(read_table(str(path))).column(column)
+    if column == "timestamp":
+        back = back.cast(pa.timestamp("ms", "UTC"))
+    assert back.to_pylist() == scan.to_table().column(column).to_pylist()
 
 
 def test_redacted_bytes_keep_their_length_and_tell_apart() -> None:

@@ -1,6 +1,9 @@
 """Rows become logs: where each goes, what is refused, and that a failure leaves nothing behind."""
 
+import os
 import random
+import shutil
+import stat
 import uuid
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from tidelog.columns import partition_for_keys
 from tidelog.errors import (
     InvalidConfigError,
     InvalidRequestError,
-    InvalidTimestampError,
+    InvalidTopicError,
     LockedError,
     MessageTooLargeError,
     StorageError,
@@ -109,8 +112,11 @@ def test_a_marker_keeps_the_epoch_of_the_broker_that_stopped(tmp_path: Path) -> 
         ({"value": [b"x"], "partition": ["0"]}, {}, InvalidRequestError, "holds numbers"),
         ({"value": [b"x"], "partition": [3]}, {"partitions": 2}, InvalidRequestError, "--partitions"),
         ({"value": [b"x"], "partition": [-1]}, {}, InvalidRequestError, "partition -1"),
+        ({"value": [b"x"], "partition": pa.array([2**63], pa.uint64())}, {}, InvalidRequestError, "column 'partition'"),
+        ({"value": [b"x"], "timestamp": pa.array([2**63], pa.uint64())}, {}, InvalidRequestError, "'timestamp'"),
+        ({"value": [b"x", b"y"], "timestamp": ["now", None]}, {}, InvalidRequestError, "timestamps of type string"),
         ({"value": [bytes(2_000_000)]}, {}, MessageTooLargeError, "2000"),
-        ({"value": [b"x"], "timestamp": [NOW * 2]}, {}, InvalidTimestampError, "timestamp"),
+        ({"value": [b"x"], "timestamp": [NOW * 2]}, {}, InvalidRequestError, "message.timestamp.after.max.ms"),
         ({"value": [b"x"]}, {"configs": {"segment.bytes": "3"}}, InvalidConfigError, "segment.bytes"),
         ({"value": [b"x"]}, {"compression": "rar"}, TidelogError, "rar"),
     ],
@@ -122,8 +128,100 @@ def test_what_cannot_be_loaded_leaves_nothing_behind(
     with pytest.raises(error, match=reason):
         load(tmp_path, {"value": [b"before"], "key": [b"k"]}, columns, **{"partitions": 2, **options})
     assert [record.value for record in records(tmp_path)] == [b"there"]
-    assert [str(partition) for partition in tidelog.open(str(tmp_path)).partitions] == ["orders-0"]
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["orders-0"]
+    assert not [path for path in tmp_path.rglob("*") if path.name.endswith((".deleted", ".tmp", ".journal", ".lock"))]
     load(tmp_path, {"value": [b"again"]})
+
+
+def test_a_load_that_fails_makes_no_root(tmp_path: Path) -> None:
+    with pytest.raises(MessageTooLargeError):
+        load(tmp_path / "a" / "b", {"value": [b"x"]}, {"value": [bytes(2_000_000)]})
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidRequestError):
+        load(tmp_path / "empty", {"value": [b"x"]}, {"value": [1.5]})
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_the_metadata_log_is_never_loaded_into_and_other_internal_topics_only_on_demand(tmp_path: Path) -> None:
+    rows = [pa.RecordBatch.from_pydict({"value": [b"x"]})]
+    load(tmp_path, {"value": [b"there"]})
+    log = tmp_path / "__cluster_metadata-0" / "00000000000000000000.log"
+    log.parent.mkdir()
+    log.write_bytes(b"of a quorum")
+    for allowed in (False, True):
+        with pytest.raises(InvalidTopicError, match="metadata log"):
+            load_table(rows, str(tmp_path), "__cluster_metadata", topic_id=uuid.UUID(int=1), allow_internal=allowed)
+    assert log.read_bytes() == b"of a quorum"
+    with pytest.raises(InvalidTopicError, match="--internal"):
+        load_table(rows, str(tmp_path), "__consumer_offsets")
+    load_table(rows, str(tmp_path), "__consumer_offsets", allow_internal=True)
+    assert log.parent.is_dir()
+
+
+def test_partitions_that_are_not_here_are_not_guessed(tmp_path: Path) -> None:
+    load(tmp_path, {"value": [b"1"]}, partitions=6)
+    for number in range(1, 5):
+        shutil.rmtree(tmp_path / f"orders-{number}")
+    with pytest.raises(InvalidRequestError, match="only partitions 0, 5 are here: --partitions"):
+        load(tmp_path, {"value": [b"2"]})
+    with pytest.raises(InvalidRequestError, match="partition 3 of a row: orders has partitions 0, 5"):
+        load(tmp_path, {"value": [b"2"], "partition": [3]})
+    done = load(tmp_path, {"value": [b"2"], "partition": [5]})
+    assert done == [Loaded(TopicPartition("orders", 5), 1, 0, 1)]
+    assert [str(partition) for partition in tidelog.open(str(tmp_path)).partitions] == ["orders-0", "orders-5"]
+    load(tmp_path, {"value": [b"3"]}, partitions=6)
+    assert len(tidelog.open(str(tmp_path)).partitions) == 6
+
+
+def test_a_partition_without_a_row_keeps_its_high_watermark_and_other_topics_are_not_opened(tmp_path: Path) -> None:
+    load(tmp_path, {"value": [b"1", b"2", b"3", b"4"]}, partitions=2)
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n2\norders 0 1\norders 1 1\n")
+    (tmp_path / "other-0").mkdir()
+    (tmp_path / "other-0" / "00000000000000000000.log").write_bytes(b"no batch at all")
+    before = {path: path.stat().st_mtime_ns for part in ("orders-1", "other-0") for path in (tmp_path / part).iterdir()}
+    done = load(tmp_path, {"value": [b"5"], "partition": [0]})
+    assert done == [Loaded(TopicPartition("orders", 0), 1, 2, 3)]
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n2\norders 0 3\norders 1 1\n"
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_times_of_any_width_may_be_missing(tmp_path: Path) -> None:
+    for type_ in (pa.int32(), pa.uint16(), pa.timestamp("s"), pa.timestamp("us", "UTC"), pa.null()):
+        values = [None, None] if type_ == pa.null() else [5, None]
+        load(tmp_path, {"value": [b"a", b"b"], "timestamp": pa.array(values, type_)})
+    times = [record.timestamp_ms for record in records(tmp_path)]
+    assert times == [5, NOW, 5, NOW, 5000, NOW, 0, NOW, NOW, NOW]
+
+
+def test_logs_from_before_there_were_ids_get_one_only_if_told(tmp_path: Path) -> None:
+    topic_id = uuid.UUID(int=0x123456789ABCDEF0123456789ABCDEF0)
+    metadata = tmp_path / "orders-0" / "partition.metadata"
+    load(tmp_path, {"value": [b"1"]})
+    metadata.unlink()
+    load(tmp_path, {"value": [b"2"]})
+    assert not metadata.exists()
+    with pytest.raises(InvalidRequestError):
+        load(tmp_path, {"value": [b"3"]}, {"value": [1.5]}, topic_id=topic_id)
+    assert not metadata.exists()
+    load(tmp_path, {"value": [b"3"]}, topic_id=topic_id)
+    assert [part.topic_id for part in tidelog.open(str(tmp_path))] == [topic_id]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_root_writes_belongs_to_the_owner_of_the_root(tmp_path: Path) -> None:
+    load(tmp_path, {"value": [b"1"]})
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        os.chown(path, 65534, 65534)
+        path.chmod(0o750 if path.is_dir() else 0o640)
+    load(tmp_path, {"value": [b"2"], "partition": [1]}, partitions=2)
+    with pytest.raises(InvalidRequestError):
+        load(tmp_path, {"value": [b"2"], "partition": [0]}, {"value": [1.5]}, partitions=3)
+    found = {path: path.stat() for path in tmp_path.rglob("*")}
+    assert len(found) > 12
+    assert {(each.st_uid, each.st_gid) for each in found.values()} == {(65534, 65534)}
+    assert {stat.S_IMODE(each.st_mode) for path, each in found.items() if path.is_file()} == {0o640}
+    assert {stat.S_IMODE(each.st_mode) for path, each in found.items() if path.is_dir()} == {0o750}
 
 
 def test_a_root_that_is_open_or_was_not_closed_is_refused(tmp_path: Path) -> None:

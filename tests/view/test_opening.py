@@ -213,3 +213,9 @@ def test_what_names_no_topic_is_refused(root: Path, topics: object) -> None:
 def test_what_names_no_partition_is_refused(root: Path, key: object) -> None:
     with pytest.raises(InvalidRequestError, match="names no partition"):
         tidelog.open(root)[key]  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("offsets", [{"orders": 1}, {"orders-0": 1}, {1.5: 1}, {("orders",): 1}])
+def test_offsets_of_what_names_no_partition_are_refused(root: Path, offsets: dict[object, int]) -> None:
+    with pytest.raises(InvalidRequestError, match="a partition is a number"):
+        tidelog.open(root).scan("orders", from_offset=offsets)

@@ -7,7 +7,7 @@ import click
 from tidelog.cli.output import interruptible, print_json, progress, size, table, tell
 
 if TYPE_CHECKING:
-    from tidelog.fsck import Finding, RepairPlan, RepairResult, Report
+    from tidelog.fsck import Finding, RepairResult, Report
     from tidelog.log.config import LogConfig
 
 __all__ = ["fsck"]
@@ -55,23 +55,17 @@ def fsck(
         raise click.UsageError("--dry-run goes with --repair: without it nothing is changed anyway")
     if settings and not repair:
         raise click.UsageError("--set goes with --repair: a check takes indexes of any spacing")
-    if repair and not dry_run:
-        _repair(directories, quarantine, _config(settings), jobs, as_json)
+    if repair:
+        _repair(directories, quarantine, _config(settings), jobs, as_json, dry_run)
         return
-    from tidelog.fsck import check, plan_repair
+    from tidelog.fsck import check
 
     with interruptible() as ensure_wanted, progress("checking", ensure_wanted) as show:
-        report = check(
-            directories, deep=deep or repair, progress=show(", ".join(directories)), jobs=jobs, quarantine=quarantine
-        )
-    plan = plan_repair(report) if repair else None
+        report = check(directories, deep=deep, progress=show(", ".join(directories)), jobs=jobs, quarantine=quarantine)
     if as_json:
-        planned = {} if plan is None else {"plan": list(plan.lines()), "left": [one.to_dict() for one in plan.left]}
-        print_json(report.to_dict() | planned)
+        print_json(report.to_dict())
     else:
         _show(report)
-        if plan is not None:
-            _show_plan(plan)
     raise click.exceptions.Exit(0 if report.is_clean else _FINDINGS)
 
 
@@ -88,22 +82,29 @@ def _config(settings: tuple[str, ...]) -> "LogConfig":
 
 
 def _repair(
-    directories: tuple[str, ...], quarantine: str | None, config: "LogConfig", jobs: int | None, as_json: bool
+    directories: tuple[str, ...],
+    quarantine: str | None,
+    config: "LogConfig",
+    jobs: int | None,
+    as_json: bool,
+    dry_run: bool,
 ) -> None:
     from tidelog.fsck import repair
 
     with progress("checking") as show:
         result = repair(
-            directories, quarantine=quarantine, config=config, progress=show(", ".join(directories)), jobs=jobs
-        )
+            directories, dry_run=dry_run, quarantine=quarantine, config=config, progress=show(", ".join(directories)),
+            jobs=jobs,
+        )  # fmt: skip
     if as_json:
-        print_json(_as_json(result))
+        print_json(_planned_json(result) if dry_run else _as_json(result))
     else:
         _show(result.before)
-        _show_repaired(result)
+        (_show_planned if dry_run else _show_repaired)(result)
     for failure in result.failures:
         tell(failure)
-    raise click.exceptions.Exit(0 if result.is_clean else _FINDINGS)
+    report = result.before if dry_run else result.after
+    raise click.exceptions.Exit(0 if report.is_clean and not result.failures else _FINDINGS)
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------
@@ -134,12 +135,15 @@ def _where(finding: "Finding") -> str:
     return f"{inside} at {finding.position}" + ("" if finding.size is None else f"+{finding.size}")
 
 
-def _show_plan(plan: "RepairPlan") -> None:
-    lines = list(plan.lines())
-    click.secho("What a repair would do first" if lines else "There is nothing that a repair would do", bold=True)
-    for line in lines:
+def _show_planned(result: "RepairResult") -> None:
+    click.secho("What a repair would do" if result.done else "There is nothing that a repair would do", bold=True)
+    for line in result.done:
         click.echo(line)
-    _show_left(plan.left)
+    _show_left(result.left)
+    if result.done:
+        click.echo(
+            f"afterwards: {_verdict(result.after)}; {result.pieces:,} pieces, {size(result.bytes)} in quarantine"
+        )
 
 
 def _show_repaired(result: "RepairResult") -> None:
@@ -159,6 +163,14 @@ def _show_left(left: "list[Finding]") -> None:
         click.secho("Left to you", bold=True)
     for finding in left:
         click.echo(f"{finding.file}: {finding.message} ({finding.code}); {finding.remedy}")
+
+
+def _planned_json(result: "RepairResult") -> dict[str, object]:
+    return result.before.to_dict() | {
+        "plan": result.done,
+        "left": [finding.to_dict() for finding in result.left],
+        "failures": result.failures,
+    }
 
 
 def _as_json(result: "RepairResult") -> dict[str, object]:

@@ -1,12 +1,16 @@
 """`tidelog load`: files of records as a topic of a log directory."""
 
 import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from tidelog.cli.bounds import topic_option
-from tidelog.cli.output import interruptible, print_json, progress, table
+from tidelog.cli.output import interruptible, print_json, progress, table, tell
 from tidelog.cli.settings import settings_of
 
 __all__ = ["load"]
@@ -25,6 +29,7 @@ __all__ = ["load"]
 )  # fmt: skip
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A config of the topic (segment.bytes=…).")
 @click.option("--topic-id", metavar="ID", help="The id of a new topic, as Kafka writes it; without it a random one.")
+@click.option("--internal", is_flag=True, help="Load into a topic of Kafka's own, such as __consumer_offsets.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per partition.")
 def load(
     paths: tuple[str, ...],
@@ -35,6 +40,7 @@ def load(
     compression: str,
     settings: tuple[str, ...],
     topic_id: str | None,
+    internal: bool,
     as_json: bool,
 ) -> None:
     """Append the records in files to a topic of a log directory, while no broker has it open.
@@ -44,9 +50,13 @@ def load(
     passed over.
 
     Without a partition a record goes where Kafka's producers put its key (murmur2); records without a key are dealt
-    out in turn. Offsets are given anew, behind those that are there. If something is wrong nothing is loaded.
+    out in turn. Offsets are given anew, behind those that are there.
 
-    Run it as the user of the broker. A broker serves the topic if its cluster knows it by this id.
+    If something is wrong nothing is loaded. A load that is killed leaves a journal in the log directory, and the next
+    one into it takes back first what was appended: run it again before a broker starts there.
+
+    Run it as the user of the broker, or as root: new files then get the owner of the old ones. A broker serves the
+    topic if its cluster knows it by this id.
     """
     from tidelog.log.partition_metadata import parse_uuid
     from tidelog.tables.load import load_table
@@ -55,18 +65,24 @@ def load(
     files = [file for path in paths for file in table_files(path)]
     total = sum(os.path.getsize(file) for file in files)
     kind: Any = form
-    with interruptible() as ensure_wanted, progress("loading", ensure_wanted) as show:
-        update = show(topic)
-        done = load_table(
-            (batch for file in files for batch in read_table(file, kind)),
-            directory,
-            topic,
-            partitions=partitions,
-            configs=settings_of(settings),
-            compression=compression,
-            topic_id=None if topic_id is None else parse_uuid(topic_id),
-            on_bytes=lambda size: update(size, max(size, total)),
-        )
+    try:
+        with interruptible() as ensure_wanted, _terminable(), progress("loading", ensure_wanted) as show:
+            update = show(topic)
+            done = load_table(
+                (batch for file in files for batch in read_table(file, kind)),
+                directory,
+                topic,
+                partitions=partitions,
+                configs=settings_of(settings),
+                compression=compression,
+                topic_id=None if topic_id is None else parse_uuid(topic_id),
+                allow_internal=internal,
+                on_bytes=lambda size: update(size, max(size, total)),
+                on_notice=tell,
+            )
+    except KeyboardInterrupt:
+        tell("interrupted: nothing was loaded")
+        raise
     if as_json:
         for each in done:
             print_json(
@@ -81,6 +97,19 @@ def load(
     else:
         rows = [(str(each.partition), f"{each.rows:,}", _offsets(each.first_offset, each.next_offset)) for each in done]
         table(("partition", "records", "offsets"), rows)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Inside, to be asked to end is as Ctrl-C: the load is taken back first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _offsets(first: int, following: int) -> str:

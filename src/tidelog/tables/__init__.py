@@ -3,7 +3,9 @@
 formats.py     parquet, csv, jsonl, arrow: which there are, how each is written, what a file is
 text.py        bytes as text and back, without loss
 redaction.py   keys, values and headers replaced by what they cannot be guessed from
+rows.py        rows one by one, where they are few
 export.py      a scan into files
+new_file.py    a file that has its name once it is complete
 reading.py     files as RecordBatches with the columns of records
 load.py        such rows appended to the logs of a root
 """

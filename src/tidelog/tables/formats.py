@@ -9,12 +9,13 @@ jsonl     one object per line, by the same rules
 import json
 import os
 from collections.abc import Callable
-from typing import Any, BinaryIO, Literal, Protocol, get_args
+from typing import BinaryIO, Literal, Protocol, get_args
 
 import pyarrow as pa
 
 from tidelog.errors import InvalidRequestError
-from tidelog.tables.text import csv_text, json_headers, json_value
+from tidelog.tables.rows import JsonRows, rows_of
+from tidelog.tables.text import csv_text, json_headers
 
 __all__ = ["Format", "TableWriter", "format_of", "open_writer"]
 
@@ -166,25 +167,10 @@ def _csv_texts(column: pa.Array) -> pa.Array:
 
 class _JsonLines:
     def __init__(self, sink: BinaryIO) -> None:
-        self._sink = sink
-        self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+        self._rows = JsonRows(sink)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        names = batch.schema.names
-        columns = [json_column(column) for column in batch.columns]
-        lines = [self._encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
-        self._sink.write("".join(f"{line}\n" for line in lines).encode())
+        self._rows.write(rows_of(batch))
 
     def close(self) -> None:
         """Every line is written already."""
-
-
-def json_column(column: pa.Array) -> list[Any]:
-    """The values of a column as JSON has them."""
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
-    if pa.types.is_binary(column.type):
-        return [json_value(data) for data in column.to_pylist()]
-    if pa.types.is_list(column.type):
-        return [json_headers(headers) for headers in column.to_pylist()]
-    return list(column.to_pylist())

@@ -16,23 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.columns import ColumnEncoder, partition_for_keys
-from tidelog.errors import InvalidRequestError, InvalidTopicError, LockedError, StorageError
-from tidelog.log.checkpoints import CleanShutdownFile
+from tidelog.columns.inputs import cast_column
+from tidelog.errors import InvalidRequestError, InvalidTimestampError, InvalidTopicError
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.config import LogConfig
 from tidelog.log.files import FileSystem
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.manager.log_manager import LogManager
-from tidelog.log.names import (
-    CLUSTER_METADATA_TOPIC,
-    META_PROPERTIES,
-    RECOVERY_POINT_CHECKPOINT,
-    TopicPartition,
-    check_partition,
-    parse_directory_name,
-)
-from tidelog.log.partition_metadata import random_topic_id
+from tidelog.log.names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, TopicPartition, check_partition
 from tidelog.log.unified_log import UnifiedLog
+from tidelog.tables.load_root import LoadRoot
 
 __all__ = ["Loaded", "load_table"]
 
@@ -58,109 +50,95 @@ def load_table(
     configs: Mapping[str, str] | None = None,
     compression: str = "none",
     topic_id: uuid.UUID | None = None,
+    allow_internal: bool = False,
     clock: Clock | None = None,
     fs: FileSystem | None = None,
     rng: random.Random | None = None,
     on_bytes: Callable[[int], None] = lambda size: None,
+    on_notice: Callable[[str], None] = lambda sentence: None,
 ) -> list[Loaded]:
     """Append rows to a topic of a root, which is made if there is none, and so are the directories of its partitions.
 
     `partitions` is how many the topic has; without it, as many as there are, or as the column `partition` names, or
-    one. A root that somebody has open, or that was not closed in good order, is refused. `on_bytes` is told how much
-    was appended so far.
+    one. What is given back are the partitions that got rows or are new. A root that somebody has open, or that was not
+    closed in good order, is refused; one that a load has left so is put in order first. `on_bytes` is told how much
+    was appended so far, `on_notice` what a person should know. Whatever is raised, nothing is loaded.
     """
-    fs = LocalFileSystem() if fs is None else fs
-    clock = SystemClock() if clock is None else clock
-    rng = random.Random() if rng is None else rng
+    _ensure_loadable_topic(topic, allow_internal)
+    config = LogConfig.from_properties(configs or {})
+    ColumnEncoder(codec=compression)  # what is refused is refused before anything is made
+    with LoadRoot(
+        root,
+        topic,
+        config,
+        fs=LocalFileSystem() if fs is None else fs,
+        clock=SystemClock() if clock is None else clock,
+        rng=random.Random() if rng is None else rng,
+        on_notice=on_notice,
+    ) as place:
+        place.settle_topic_id(topic_id)
+        loading = _Loading(place, topic, partitions, compression)
+        size = 0
+        for batch in batches:
+            loading.append(batch)
+            size += batch.nbytes
+            on_bytes(size)
+        return loading.finish()
+
+
+def _ensure_loadable_topic(topic: str, allow_internal: bool) -> None:
     check_partition(TopicPartition(topic, 0))
-    LogConfig.from_properties(configs or {})  # what is refused is refused before anything is made
-    ensure_loadable(fs, root)
-    try:
-        manager = LogManager.open(root, topic_configs={topic: dict(configs or {})}, clock=clock, fs=fs, rng=rng)
-    except LockedError as error:
-        raise LockedError(f"a broker or another tidelog has {root} open: stop it first") from error
-    with manager:
-        manager.broker_epoch = -1 if manager.stopped_epoch is None else manager.stopped_epoch
-        loading = _Loading(manager, topic, partitions, compression, topic_id)
-        try:
-            size = 0
-            for batch in batches:
-                loading.append(batch)
-                size += batch.nbytes
-                on_bytes(size)
-            return loading.finish()
-        except BaseException:
-            loading.undo()
-            raise
-
-
-def ensure_loadable(fs: FileSystem, root: str) -> None:
-    """Raise if a directory is neither new nor empty nor a root that was closed in good order."""
-    about = fs.stat(root)
-    if about is None:
-        return
-    if not about.is_directory:
-        raise InvalidRequestError(f"{root} is a file: name a log directory, or one that is to be made")
-    names = fs.list(root)
-    if any(name.endswith(".log") for name in names):
-        raise InvalidRequestError(f"{root} is the directory of a partition: name the log directory that it lies in")
-    holds_logs = any(_is_partition(name) for name in names)
-    if names and not holds_logs and not {META_PROPERTIES, RECOVERY_POINT_CHECKPOINT} & set(names):
-        raise InvalidRequestError(f"{root} holds other things than logs: name a log directory, or a new one")
-    if holds_logs and not CleanShutdownFile(fs, root).exists():
-        raise StorageError(
-            f"{root} was not closed in good order, or a broker has it open: "
-            "start the broker on it and stop it, then try again"
-        )
-
-
-def _is_partition(name: str) -> bool:
-    try:
-        return parse_directory_name(name).topic != CLUSTER_METADATA_TOPIC
-    except InvalidTopicError:
-        return False
+    if topic == CLUSTER_METADATA_TOPIC:
+        raise InvalidTopicError(f"{topic} is the metadata log of a cluster, which nothing is loaded into")
+    if topic in INTERNAL_TOPICS and not allow_internal:
+        raise InvalidTopicError(f"{topic} is a topic of Kafka's own, read by its brokers; --internal loads into it")
 
 
 class _Loading:
     """The logs of a topic while rows are appended to them."""
 
-    def __init__(
-        self, manager: LogManager, topic: str, partitions: int | None, compression: str, topic_id: uuid.UUID | None
-    ) -> None:
-        self._manager = manager
+    def __init__(self, root: LoadRoot, topic: str, partitions: int | None, compression: str) -> None:
+        self._root = root
         self._topic = topic
         self._compression = compression
-        self._before: dict[int, int] = {}  # where each log ended
-        self._new: list[int] = []
+        self._before: dict[int, int] = {}  # where the logs ended that got rows, or are new
         self._without_key = 0
-        there = {log.topic_partition.partition: log for log in manager.logs_of_topic(topic)}
-        self._is_fixed = partitions is not None or bool(there)
-        self._count = partitions or max(there, default=0) + 1
-        if there and self._count <= max(there):
-            raise InvalidRequestError(f"{topic} has {max(there) + 1} partitions already, which are not made fewer")
-        self._topic_id = self._settled_id(there.values(), topic_id)
-        ColumnEncoder(codec=compression)  # a codec that there is not is refused before anything is made
-
-    def _settled_id(self, logs: Iterable[UnifiedLog], wanted: uuid.UUID | None) -> uuid.UUID:
-        known = next((log.topic_id for log in logs if log.topic_id is not None), None)
-        if known is not None and wanted is not None and known != wanted:
-            raise InvalidRequestError(f"the topic {self._topic} has another id already; leave --topic-id out")
-        return known or wanted or random_topic_id(self._manager.rng)
+        self._is_given = partitions is not None
+        self._is_known = self._is_given or root.there == set(range(len(root.there)))  # how many there are
+        self._count = partitions or max(root.there, default=0) + 1
+        if root.there and self._count <= max(root.there):
+            raise InvalidRequestError(f"{topic} has {max(root.there) + 1} partitions already, which are not made fewer")
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Append rows, each to its partition."""
-        for partition, rows in self._dealt(batch):
-            log = self._log(partition)
-            config = log.config
-            encoder = ColumnEncoder(
-                codec=self._compression,
-                base_offset=None,
-                batch_size=min(_BATCH_BYTES, config.segment_bytes, config.max_message_bytes),
-            )
-            epoch = log.latest_epoch or 0
-            for stretch in encoder.encode(rows):
-                for data in stretch.batches():
-                    log.append_as_leader(data, epoch)
+        dealt = list(self._dealt(batch))
+        logs = self._logs(partition for partition, _ in dealt)
+        for partition, rows in dealt:
+            try:
+                self._append(logs[partition], rows)
+            except InvalidTimestampError as error:
+                raise InvalidRequestError(
+                    f"{TopicPartition(self._topic, partition)}: {error}; "
+                    "--set message.timestamp.after.max.ms=… (or .before.max.ms) allows more"
+                ) from error
+
+    def _append(self, log: UnifiedLog, rows: pa.RecordBatch) -> None:
+        config = log.config
+        encoder = ColumnEncoder(
+            codec=self._compression,
+            base_offset=None,
+            batch_size=min(_BATCH_BYTES, config.segment_bytes, config.max_message_bytes),
+        )
+        epoch = log.latest_epoch or 0
+        for stretch in encoder.encode(rows):
+            for data in stretch.batches():
+                log.append_as_leader(data, epoch)
+
+    def _logs(self, numbers: Iterable[int]) -> dict[int, UnifiedLog]:
+        logs = self._root.logs(numbers)
+        for number, log in logs.items():
+            self._before.setdefault(number, log.log_end_offset)
+        return logs
 
     def _dealt(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         numbers = self._numbers(batch)
@@ -179,6 +157,11 @@ class _Loading:
         numbers = pa.nulls(batch.num_rows, pa.int64())
         if "partition" in batch.schema.names:
             numbers = self._named(batch.column("partition"))
+        if numbers.null_count and not self._is_known:
+            raise InvalidRequestError(
+                f"a row without a partition, and of {self._topic} only {_list(self._root.there)} are here: "
+                "--partitions says how many there are in all, and makes those that are missing"
+            )
         if numbers.null_count and "key" in batch.schema.names and not pa.types.is_null(batch.column("key").type):
             numbers = (
                 numbers.fill_null(0)
@@ -196,20 +179,29 @@ class _Loading:
     def _named(self, column: pa.Array) -> pa.Array:
         if not pa.types.is_integer(column.type) and not pa.types.is_null(column.type):
             raise InvalidRequestError(f"column 'partition' holds numbers, not {column.type}")
-        column = column.cast(pa.int64())
-        low, high = _least_and_most(column)
-        if low < 0 or high >= (self._count if self._is_fixed else _MOST_PARTITIONS):
-            wrong = low if low < 0 else high
+        column = cast_column(column, pa.int64(), "partition")
+        wrong = self._not_there(column)
+        if wrong is not None:
             raise InvalidRequestError(
-                f"partition {wrong} of a row: {self._topic} has partitions 0 to {self._count - 1}; "
+                f"partition {wrong} of a row: {self._topic} has {_list(self._root.there or range(self._count))}; "
                 "--partitions says how many there are to be"
             )
-        self._count = max(self._count, high + 1)
+        self._count = max(self._count, _least_and_most(column)[1] + 1)
         return column
+
+    def _not_there(self, column: pa.Array) -> int | None:
+        """A partition that rows name and that cannot be, if there is one."""
+        if not self._is_known:
+            return next(
+                (number for number in column.unique().drop_null().to_pylist() if number not in self._root.there), None
+            )
+        low, high = _least_and_most(column)
+        limit = self._count if self._is_given or self._root.there else _MOST_PARTITIONS
+        return low if low < 0 else high if high >= limit else None
 
     def _stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What is stored of rows: times are filled in, the partition is not among it."""
-        now_ms = self._manager.clock.now_ms()
+        now_ms = self._root.clock.now_ms()
         names = [name for name in batch.schema.names if name != "partition"]
         rows = batch.select(names)
         if "timestamp" not in names:
@@ -218,45 +210,34 @@ class _Loading:
         if not times.null_count:
             return rows
         if pa.types.is_timestamp(times.type):
-            now = pa.scalar(now_ms, pa.timestamp("ms", times.type.tz)).cast(times.type)
+            now = pa.scalar(now_ms, pa.timestamp("ms", times.type.tz)).cast(times.type, safe=False)
+        elif pa.types.is_integer(times.type) or pa.types.is_null(times.type):
+            times, now = cast_column(times, pa.int64(), "timestamp"), pa.scalar(now_ms, pa.int64())
         else:
-            times = times.cast(pa.int64()) if pa.types.is_null(times.type) else times
-            now = pa.scalar(now_ms, pa.int64())
+            return rows  # of a type that is refused
         return rows.set_column(names.index("timestamp"), "timestamp", times.fill_null(now))
 
-    def _log(self, partition: int) -> UnifiedLog:
-        place = TopicPartition(self._topic, partition)
-        log = self._manager.get(place)
-        if log is not None and partition in self._before:
-            return log
-        if log is None:
-            self._new.append(partition)
-        log = self._manager.get_or_create(place, topic_id=self._topic_id)
-        self._before[partition] = log.log_end_offset
-        return log
-
     def finish(self) -> list[Loaded]:
-        """Make the partitions that got no row, and let readers see everything."""
-        for partition in range(self._count):
-            log = self._log(partition)
+        """Make the partitions that got no row, let readers see what was appended, and be done."""
+        if self._is_known:
+            self._logs(set(range(self._count)) - self._root.there)
+        logs = self._root.logs(self._before)
+        for log in logs.values():
             log.update_high_watermark(log.log_end_offset)
-            log.flush()
-        return [
-            Loaded(
-                TopicPartition(self._topic, partition),
-                self._log(partition).log_end_offset - before,
-                before,
-                self._log(partition).log_end_offset,
-            )
-            for partition, before in sorted(self._before.items())
+        done = [
+            Loaded(log.topic_partition, log.log_end_offset - before, before, log.log_end_offset)
+            for log, before in ((logs[number], before) for number, before in sorted(self._before.items()))
         ]
+        self._root.finish()
+        return done
 
-    def undo(self) -> None:
-        """Cut off what was appended, and take new partitions away."""
-        places = {TopicPartition(self._topic, number): end for number, end in self._before.items()}
-        new = [TopicPartition(self._topic, number) for number in self._new]
-        self._manager.truncate_to({place: end for place, end in places.items() if place not in new})
-        self._manager.delete_all(new)
+
+def _list(numbers: Iterable[int]) -> str:
+    """Partitions in words."""
+    ordered = sorted(numbers)
+    if ordered == list(range(ordered[0], ordered[-1] + 1)) and len(ordered) > 2:
+        return f"partitions {ordered[0]} to {ordered[-1]}"
+    return f"partition{'s' * (len(ordered) > 1)} {', '.join(map(str, ordered))}"
 
 
 def _filled(numbers: pa.Array, others: pa.Array) -> pa.Array:

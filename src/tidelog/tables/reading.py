@@ -110,7 +110,8 @@ def _csv(path: str) -> Iterator[pa.RecordBatch]:
     reader = csv.open_csv(
         path,
         read_options=csv.ReadOptions(block_size=min(os.path.getsize(path), _CSV_BLOCK)),
-        parse_options=csv.ParseOptions(newlines_in_values=True),
+        # where there is one column, an empty line is a row whose field is null
+        parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1),
         convert_options=csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
             null_values=[""],
@@ -213,7 +214,7 @@ def _of_rows(path: str, rows: list[dict[str, Any]]) -> pa.RecordBatch:
             if name in ("partition", "timestamp"):
                 _ensure_whole(values)
             columns[name] = _times(values) if name == "timestamp" else pa.array(values, types[name])
-        except (pa.ArrowException, OverflowError, TypeError) as error:
+        except (pa.ArrowException, OverflowError, TypeError, UnicodeEncodeError) as error:
             raise InvalidRequestError(f"{path}: column {name!r}: {error}") from None
     return pa.RecordBatch.from_pydict(columns)
 

@@ -46,10 +46,18 @@ def bytes_of_json(value: Any) -> bytes | None:
     if value is None:
         return None
     if isinstance(value, str):
-        return value.encode()
+        return _encoded(value)
     if isinstance(value, Mapping) and value.keys() == {_BASE64} and isinstance(value[_BASE64], str):
         return _decoded(value[_BASE64])
     raise InvalidRequestError(f'{str(value)[:40]!r}: bytes are a text, null, or {{"base64": "…"}}')
+
+
+def _encoded(text: str) -> bytes:
+    """Text in UTF-8. JSON can name half of a surrogate pair, which no UTF-8 has."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequestError(f'{ascii(text[:40])} is no text: write such bytes as {{"base64": "…"}}') from None
 
 
 def csv_text(data: bytes | None) -> str | None:
@@ -109,4 +117,14 @@ def headers_of_json(value: Any) -> list[dict[str, Any]] | None:
         return None
     if not isinstance(value, list) or not all(isinstance(pair, Mapping) and "key" in pair for pair in value):
         raise InvalidRequestError(f'headers {str(value)[:40]!r}: they are [{{"key": "…", "value": "…"}}, …]')
-    return [{"key": pair["key"], "value": bytes_of_json(pair.get("value"))} for pair in value]
+    return [{"key": _header_key(pair["key"]), "value": bytes_of_json(pair.get("value"))} for pair in value]
+
+
+def _header_key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise InvalidRequestError(f"the key {str(key)[:40]!r} of 'headers' is no text")
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequestError(f"the key {ascii(key[:40])} of 'headers' is no text that UTF-8 can write") from None
+    return key

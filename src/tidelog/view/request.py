@@ -168,6 +168,10 @@ def _listed(numbers: Any) -> str:
 
 
 def _checked(offsets: Offsets | None, name: str) -> Offsets | None:
+    for key in offsets if isinstance(offsets, Mapping) else ():
+        is_pair = isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and isinstance(key[1], int)
+        if isinstance(key, bool) or not (isinstance(key, int) or is_pair):
+            raise InvalidRequestError(f"{name} has the key {key!r}: a partition is a number, or a topic and a number")
     for offset in offsets.values() if isinstance(offsets, Mapping) else () if offsets is None else (offsets,):
         if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
             raise InvalidRequestError(f"{name} {offset!r}: an offset is a number from 0 on")

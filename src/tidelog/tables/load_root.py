@@ -1,0 +1,346 @@
+"""A root while rows are loaded into a topic of it: locked, its logs opened one by one, left as a broker leaves one.
+
+    with LoadRoot(path, topic, config) as root:
+        logs = root.logs([0, 3])     # opened, or made; noted in the journal before anything is appended
+        ...
+        root.finish()                # without it everything is cut back
+
+Only logs of the topic are opened, and of these only the ones that get rows. A root that is new is made; it is gone
+again where the load fails. A root that was not closed in good order is refused, unless a load has left it so: what that
+one has done is taken back first.
+"""
+
+import os
+import random
+import stat
+import uuid
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from types import TracebackType
+
+from tidelog.errors import InvalidRequestError, InvalidTopicError, LockedError, StorageError, TidelogError
+from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint, read_epochs
+from tidelog.log.clock import Clock
+from tidelog.log.config import LogConfig
+from tidelog.log.files import FileLock, FileSystem, join, parent_of, read_whole, write_atomically
+from tidelog.log.local_files import LocalFileSystem, storage_error
+from tidelog.log.manager.log_directories import DirectoryKind, list_directories
+from tidelog.log.manager.log_root import normal_path
+from tidelog.log.names import (
+    CLEANER_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOCK_FILE,
+    LOG_START_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+    parse_directory_name,
+)
+from tidelog.log.offline_root import OfflineRoot
+from tidelog.log.partition_metadata import random_topic_id, read_topic_id
+from tidelog.log.unified_log import UnifiedLog
+from tidelog.tables.load_journal import JOURNAL, LoadJournal, PartitionNote, cut_back, ensure_untouched
+
+__all__ = ["LoadRoot"]
+
+_LEFT_BY_A_CRASH = {LOCK_FILE, JOURNAL, f"{JOURNAL}.tmp"}
+_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
+
+
+class LoadRoot:
+    """One directory of `log.dirs`, taken for a load. `on_notice` is told what a person should know."""
+
+    def __init__(
+        self,
+        path: str,
+        topic: str,
+        config: LogConfig,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        rng: random.Random,
+        on_notice: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
+        self.path = normal_path(path) if isinstance(fs, LocalFileSystem) else path.rstrip("/")
+        self.clock = clock
+        self.there: frozenset[int] = frozenset()  # the partitions whose directories were there before
+        self._topic = topic
+        self._config = config
+        self._fs = fs
+        self._rng = rng
+        self._on_notice = on_notice
+        self._topic_id: uuid.UUID | None = None
+        self._made: list[str] = []  # directories that are new: the root, and those above it
+        self._lock: FileLock | None = None
+        self._journal: LoadJournal | None = None
+        self._logs: dict[int, UnifiedLog] = {}
+        self._owners = ExitStack()  # of the files in the directories of the logs
+        self._is_marker_taken = False
+        self._is_finished = False
+
+    def __enter__(self) -> "LoadRoot":
+        ensure_loadable(self._fs, self.path)
+        try:
+            self._make()
+            self._take_lock()
+            self._settle()
+            self._begin()
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def _make(self) -> None:
+        """Make the root if there is none."""
+        above = self.path
+        while self._fs.stat(above) is None:
+            self._made.append(above)
+            above = parent_of(above)
+        if self._made:
+            self._fs.make_directory(self.path)
+            for path in self._made:
+                self._fs.sync_directory(parent_of(path))
+
+    def _take_lock(self) -> None:
+        try:
+            self._lock = self._fs.lock(join(self.path, LOCK_FILE))
+        except LockedError as error:
+            raise LockedError(f"a broker or another tidelog has {self.path} open: stop it first") from error
+
+    def _settle(self) -> None:
+        """Take back what a load that was interrupted has left."""
+        journal = LoadJournal.read(self._fs, self.path)
+        if journal is not None:
+            ensure_untouched(journal)
+            cut_back(journal, self.clock)
+            self._on_notice(f"a load into {journal.topic} was interrupted here: what it had appended is taken back")
+
+    def _begin(self) -> None:
+        marker = CleanShutdownFile(self._fs, self.path)
+        directories = list_directories(self._fs, self.path)
+        if directories and not marker.exists():
+            raise StorageError(
+                f"{self.path} was not closed in good order, or a broker has it open: "
+                "start the broker on it and stop it, then try again"
+            )
+        self.there = frozenset(
+            each.partition.partition
+            for each in directories
+            if each.partition.topic == self._topic and each.kind is DirectoryKind.CURRENT
+        )
+        self._journal = LoadJournal(
+            self._fs,
+            self.path,
+            self._topic,
+            was_empty=not set(self._fs.list(self.path)) - _LEFT_BY_A_CRASH,
+            marker=read_whole(self._fs, marker.path) if marker.exists() else None,
+        )
+
+    def settle_topic_id(self, wanted: uuid.UUID | None) -> None:
+        """Find out by which id the topic is known. A new one gets one; an old one may be from before there were ids."""
+        ids = [self._stored_id(number) for number in sorted(self.there)]
+        known = next((topic_id for topic_id in ids if topic_id is not None), None)
+        if known is not None and wanted is not None and known != wanted:
+            raise InvalidRequestError(f"the topic {self._topic} has another id already; leave --topic-id out")
+        self._topic_id = known or wanted or (None if self.there else random_topic_id(self._rng))
+
+    def _stored_id(self, number: int) -> uuid.UUID | None:
+        return read_topic_id(self._fs, join(self._directory(number), PARTITION_METADATA))
+
+    # -- logs ----------------------------------------------------------------------------------------------------
+
+    def logs(self, numbers: Iterable[int]) -> dict[int, UnifiedLog]:
+        """The logs of partitions. Those that are opened now are in the journal when this returns."""
+        wanted = sorted(set(numbers))
+        fresh = [number for number in wanted if number not in self._logs]
+        if fresh:
+            self._open(fresh)
+        return {number: self._logs[number] for number in wanted}
+
+    def _open(self, numbers: list[int]) -> None:
+        journal = self._known_journal()
+        for number in numbers:
+            journal.partitions[number] = self._note(number)
+        journal.write()
+        self._take_marker()
+        for number in numbers:
+            if number not in self.there:
+                self._make_partition(number)
+            self._logs[number] = self._open_log(number)
+            if number in self.there:
+                known = journal.partitions[number]
+                journal.partitions[number] = known._replace(end=self._logs[number].log_end_offset)
+        if self.there.intersection(numbers):
+            journal.write()
+
+    def _note(self, number: int) -> PartitionNote:
+        place = TopicPartition(self._topic, number)
+        epochs = read_epochs(self._fs, join(self._directory(number), LEADER_EPOCH_CHECKPOINT))
+        return PartitionNote(
+            is_new=number not in self.there,
+            has_topic_id=self._stored_id(number) is not None,
+            epoch=max((entry.epoch for entry in epochs), default=None),
+            recovery_point=self._checkpoint(RECOVERY_POINT_CHECKPOINT).read().get(place),
+            high_watermark=self._checkpoint(HIGH_WATERMARK_CHECKPOINT).read().get(place),
+        )
+
+    def _take_marker(self) -> None:
+        """From here on, whatever interrupts the work makes the next broker look closely."""
+        if not self._is_marker_taken:
+            CleanShutdownFile(self._fs, self.path).delete()
+            self._is_marker_taken = True
+
+    def _make_partition(self, number: int) -> None:
+        """Make the directory of a new log. What the checkpoints say of one of its name that is gone, goes before."""
+        place, directory = TopicPartition(self._topic, number), self._directory(number)
+        for name in _CHECKPOINTS:
+            checkpoint = self._checkpoint(name)
+            offsets = checkpoint.read()
+            if offsets.pop(place, None) is not None:
+                checkpoint.write(offsets)
+        self._fs.make_directory(directory)
+        self._fs.sync_directory(self.path)
+        if isinstance(self._fs, LocalFileSystem) and os.geteuid() == 0:
+            _own_as(self.path, directory)
+
+    def _open_log(self, number: int) -> UnifiedLog:
+        place, directory = TopicPartition(self._topic, number), self._directory(number)
+        self._owners.enter_context(OfflineRoot(self.path, fs=self._fs).owners_kept(directory))
+        return UnifiedLog.open(
+            directory,
+            self._config,
+            recovery_point=max(self._checkpoint(RECOVERY_POINT_CHECKPOINT).read().get(place, 0), 0),
+            log_start_offset=max(self._checkpoint(LOG_START_CHECKPOINT).read().get(place, 0), 0),
+            high_watermark=self._checkpoint(HIGH_WATERMARK_CHECKPOINT).read().get(place),
+            clean_shutdown=True,
+            topic_id=self._topic_id,
+            clock=self.clock,
+            fs=self._fs,
+            rng=self._rng,
+            lock=False,  # that of the root is held
+        )
+
+    def _checkpoint(self, name: str) -> OffsetCheckpoint:
+        return OffsetCheckpoint(self._fs, join(self.path, name))
+
+    def _directory(self, number: int) -> str:
+        return join(self.path, str(TopicPartition(self._topic, number)))
+
+    def _known_journal(self) -> LoadJournal:
+        assert self._journal is not None
+        return self._journal
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Bring everything to the disk, and let it be done with the removal of the journal."""
+        journal = self._known_journal()
+        if not journal.partitions:
+            self._is_finished = True  # there was no row, and every partition was there
+            return
+        for number, log in self._logs.items():
+            journal.partitions[number] = journal.partitions[number]._replace(end_now=log.log_end_offset)
+            log.close()
+        self._owners.close()
+        journal.write()
+        with OfflineRoot(self.path, fs=self._fs).owners_kept(self.path):
+            self._write_checkpoints({journal.place(n): log.log_end_offset for n, log in self._logs.items()})
+            self._put_marker_back(journal.marker)
+        journal.remove()
+        self._is_finished = True
+
+    def _write_checkpoints(self, ends: dict[TopicPartition, int]) -> None:
+        for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+            checkpoint = self._checkpoint(name)
+            checkpoint.write(checkpoint.read() | ends)
+        for name in (LOG_START_CHECKPOINT, CLEANER_CHECKPOINT):
+            self._checkpoint(name).create()
+
+    def _put_marker_back(self, content: bytes | None) -> None:
+        marker = CleanShutdownFile(self._fs, self.path)
+        if content is None:
+            marker.write()
+        else:
+            write_atomically(self._fs, marker.path, content)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if not self._is_finished:
+                self._undo()
+        except (TidelogError, KeyboardInterrupt) as second:
+            raise StorageError(
+                f"{_words(error)}; and what was loaded could not be taken back ({_words(second)}): "
+                f"do not start a broker on {self.path} before another load into it, which takes it back first"
+            ) from error
+        finally:
+            self._leave()
+
+    def _undo(self) -> None:
+        for log in self._logs.values():
+            log.release()
+        self._owners.close()
+        journal = self._known_journal()
+        if journal.partitions:
+            cut_back(journal, self.clock)
+
+    def _leave(self) -> None:
+        """Let others in without a trace, as a broker that stops; a root that was made in vain goes."""
+        try:
+            if self._lock is not None:
+                self._fs.remove(join(self.path, LOCK_FILE))
+            if not self._is_finished:
+                self._remove_made()
+        except StorageError as error:
+            self._on_notice(f"{error}: it is left behind")  # what became of the load is another matter
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+
+    def _remove_made(self) -> None:
+        for path in self._made:
+            if self._fs.stat(path) is not None:
+                if self._fs.list(path):
+                    return  # a journal that is still needed
+                self._fs.remove_directory(path)
+                self._fs.sync_directory(parent_of(path))
+
+
+def _words(error: BaseException | None) -> str:
+    return "interrupted" if error is None or isinstance(error, KeyboardInterrupt) else str(error)
+
+
+def ensure_loadable(fs: FileSystem, root: str) -> None:
+    """Raise if a directory is neither new nor empty nor a root."""
+    about = fs.stat(root)
+    if about is None:
+        return
+    if not about.is_directory:
+        raise InvalidRequestError(f"{root} is a file: name a log directory, or one that is to be made")
+    names = set(fs.list(root)) - _LEFT_BY_A_CRASH
+    if any(name.endswith(".log") for name in names):
+        raise InvalidRequestError(f"{root} is the directory of a partition: name the log directory that it lies in")
+    is_root = bool({META_PROPERTIES, RECOVERY_POINT_CHECKPOINT} & names) or fs.stat(join(root, JOURNAL)) is not None
+    if names and not is_root and not any(_is_partition(name) for name in names):
+        raise InvalidRequestError(f"{root} holds other things than logs: name a log directory, or a new one")
+
+
+def _is_partition(name: str) -> bool:
+    try:
+        return parse_directory_name(name).topic != CLUSTER_METADATA_TOPIC
+    except InvalidTopicError:
+        return False
+
+
+def _own_as(model: str, path: str) -> None:
+    """Give a directory the owner and the mode of another: a broker must be able to write what root has made."""
+    try:
+        wanted = os.stat(model)
+        os.chown(path, wanted.st_uid, wanted.st_gid)
+        os.chmod(path, stat.S_IMODE(wanted.st_mode))
+    except OSError as error:
+        raise storage_error(path, error) from error
