@@ -8,4 +8,6 @@ export.py      a scan into files
 new_file.py    a file that has its name once it is complete
 reading.py     files as RecordBatches with the columns of records
 load.py        such rows appended to the logs of a root
+load_root.py   the root meanwhile: locked, opened, left as a broker leaves it
+load_journal.py  what makes a load one step
 """
