@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import time
+from mmap import mmap
 from pathlib import Path
 
 from bench import shapes
@@ -17,6 +18,7 @@ from tidelog.kernels.headers import scan_headers
 from tidelog.log import LogConfig, UnifiedLog
 
 _SEGMENTS = 4
+_WINDOW = 512 << 10
 
 
 def run(report: Report) -> None:
@@ -51,8 +53,11 @@ def _write(root: Path) -> int:
 
 
 def _read(logs: list[Path]) -> None:
-    """What a check cannot be faster than: files are read, not mapped."""
-    room = memoryview(bytearray(2 << 20))
+    """What a check cannot be faster than: files are read, not mapped, in windows that stay in a core's cache.
+
+    Into pages of their own: between other pairs of places the system copies up to five times slower.
+    """
+    room = mmap(-1, _WINDOW)
     for path in logs:
         with path.open("rb", buffering=0) as file:
             while file.readinto(room):

@@ -18,8 +18,8 @@ from tests.interop.judges import Seen
 from tests.tables.loads import ADDED, load_here
 from tidelog.cli.main import cli
 from tidelog.errors import StorageError
+from tidelog.log.names import LOAD_JOURNAL
 from tidelog.records import Header, NewRecord
-from tidelog.tables.load_journal import JOURNAL
 
 TIME = 1_700_000_000_000
 PARTITIONS = 3
@@ -92,7 +92,7 @@ def test_a_broker_serves_once_what_a_killed_load_and_the_next_have_loaded(tmp_pa
         create_topic(broker, "orders", PARTITIONS)
         produce(broker, "orders", 0, [NewRecord(b"first", b"by a client", TIME)])
     kill_a_load(broker.root)
-    assert (broker.root / JOURNAL).exists()
+    assert (broker.root / LOAD_JOURNAL).exists()
     load_here(str(broker.root))
     with broker.running():
         found = {number: [r.value for r in consume(broker, "orders", number).records] for number in range(PARTITIONS)}

@@ -215,9 +215,64 @@ def leave_leftovers(disk: SimulatedFileSystem, path: str, rng: random.Random) ->
     return f"a copy of it as {suffix}"
 
 
+def swallow(disk: SimulatedFileSystem, path: str, rng: random.Random) -> str:
+    """The length of a batch leads to another than the next one: those between seem to be a part of it."""
+    data = bytearray(_content(disk, path))
+    ends = [*_batch_starts(bytes(data)), len(data)] if path.endswith(LOG_SUFFIX) else []
+    if len(ends) < 4:
+        return overwrite(disk, path, rng)
+    number = rng.randrange(len(ends) - 2)
+    start, end = ends[number], rng.choice(ends[number + 2 :])
+    data[start + 8 : start + 12] = (end - start - 12).to_bytes(4, "big")
+    write(disk, path, bytes(data))
+    return f"the length at {start} leads to {end}"
+
+
+def insert_garbage(disk: SimulatedFileSystem, path: str, rng: random.Random) -> str:
+    """Bytes of anything between two batches, or two entries."""
+    data = _content(disk, path)
+    at = rng.choice(_batch_starts(data) or [0]) if path.endswith(LOG_SUFFIX) else rng.randrange(len(data) + 1)
+    count = rng.choice((1, 17, 300, 5000))
+    write(disk, path, data[:at] + rng.randbytes(count) + data[at:])
+    return f"{count} bytes of anything put in at {at}"
+
+
+def spoil_all(disk: SimulatedFileSystem, path: str, rng: random.Random) -> str:
+    """A flipped bit in every file of its kind of the partition: of a log in its first batch, its last, or any."""
+    kind = next(kind for kind in KINDS if path.endswith(kind))
+    told = []
+    for other in files_of(kind):
+        data = bytearray(_content(disk, other))
+        if parent_of(other) != parent_of(path) or not data:
+            continue
+        starts = _batch_starts(bytes(data)) if kind == LOG_SUFFIX else [0]
+        low, high = rng.choice(((0, (*starts, len(data))[1]), (starts[-1], len(data)), (0, len(data))))
+        position = rng.randrange(low, high)
+        data[position] ^= 1 << rng.randrange(8)
+        write(disk, other, bytes(data))
+        told.append(f"{other.rpartition('/')[2]} at {position}")
+    return f"a bit flipped in {', '.join(told)}"
+
+
+def replace_set(disk: SimulatedFileSystem, path: str, rng: random.Random) -> str:
+    """A log together with its indexes, replaced by those of another partition that begin with the same offset."""
+    name = path.rpartition("/")[2]
+    others = [other for other in files_of(LOG_SUFFIX) if other.endswith(f"/{name}") and other != path]
+    if not path.endswith(LOG_SUFFIX) or not others:
+        return replace(disk, path, rng)
+    other = rng.choice(others)
+    for suffix in (LOG_SUFFIX, ".index", ".timeindex", ".txnindex"):
+        source = other.removesuffix(LOG_SUFFIX) + suffix
+        if disk.stat(source) is not None:
+            write(disk, path.removesuffix(LOG_SUFFIX) + suffix, _content(disk, source))
+        else:
+            disk.remove(path.removesuffix(LOG_SUFFIX) + suffix)
+    return f"replaced, with its indexes, by a copy of {other.removeprefix(ROOT)}"
+
+
 DEEDS: tuple[Deed, ...] = (
     flip_a_bit, flip_a_header_bit, cut, cut_between, zero_the_tail, append_zeros, append_garbage, overwrite, remove,
-    empty, swap, replace, rename_segment, add_foreign, leave_leftovers,
+    empty, swap, replace, rename_segment, add_foreign, leave_leftovers, swallow, insert_garbage, spoil_all, replace_set,
 )  # fmt: skip
 
 
@@ -239,18 +294,18 @@ def partitions_touched(case: Case, disk: SimulatedFileSystem) -> Sequence[TopicP
     return [
         partition
         for partition in PARTITIONS
-        if case.partition is None or _tree(disk, directory_of(partition)) != _tree(world(), directory_of(partition))
+        if case.partition is None or tree(disk, directory_of(partition)) != tree(world(), directory_of(partition))
     ]
 
 
-def _tree(disk: SimulatedFileSystem, directory: str) -> dict[str, bytes]:
-    found = {}
+def tree(disk: SimulatedFileSystem, directory: str) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
     for name in disk.list(directory):
         path = join(directory, name)
         stat = disk.stat(path)
         assert stat is not None
         if stat.is_directory:
-            found |= _tree(disk, path)
+            found |= tree(disk, path)
         else:
             found[path] = _content(disk, path)
     return found

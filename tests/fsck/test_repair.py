@@ -3,15 +3,13 @@
 import hashlib
 import json
 import os
-from itertools import count
 from pathlib import Path
 
 import pytest
 
-from tests.fsck.reader import view_of
 from tests.fsck.roots_on_disk import a_root, contents, flip, segment
 from tests.fsck.test_check import batch_starts
-from tests.fsck.world import CONFIG, NOW, ORDERS, ROOT, directory_of, world
+from tests.fsck.world import CONFIG, NOW
 from tidelog.errors import LockedError
 from tidelog.fsck import RepairResult, check, plan_repair
 from tidelog.fsck.mending import repair
@@ -20,7 +18,6 @@ from tidelog.log import ManualClock
 from tidelog.log.files import join
 from tidelog.log.locks import lock_path
 from tidelog.records import read_batches
-from tidelog.testing.disk import PowerLost, SimulatedFileSystem
 
 
 @pytest.fixture
@@ -181,30 +178,3 @@ def test_a_file_that_the_broker_may_not_write_is_given_to_it(root: Path) -> None
     assert check(str(root)).codes() == {"FILE-OWNER"}
     assert repaired(root).is_clean
     assert segment(root).stat().st_uid == 4711
-
-
-def test_a_power_cut_at_any_call_leaves_what_a_second_repair_completes() -> None:
-    disk = world().copy()
-    directory = directory_of(ORDERS)
-    file = disk.open_write(join(directory, f"{29:020}.log"))
-    file.write_at(200, b"damage")
-    disk.sync_all()
-    whole = disk.copy()
-    repair(ROOT, config=CONFIG, clock=ManualClock(NOW), fs=whole, jobs=1)
-    wanted = view_of(whole, ORDERS)["records",]
-    for call in count(1, 9):
-        cut = disk.copy()
-        cut.cut_at(cut.calls + call)
-        try:
-            repair(ROOT, config=CONFIG, clock=ManualClock(NOW), fs=cut, jobs=1)
-        except PowerLost:
-            _ensure_completed(cut.after_crash(), wanted, call)
-        else:
-            break
-    assert call > 100
-
-
-def _ensure_completed(disk: SimulatedFileSystem, wanted: object, call: int) -> None:
-    again = repair(ROOT, config=CONFIG, clock=ManualClock(NOW + 60_000), fs=disk, jobs=1)
-    assert again.is_clean, (call, again.after.findings)
-    assert view_of(disk, ORDERS)["records",] == wanted, call

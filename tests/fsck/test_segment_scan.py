@@ -4,12 +4,19 @@ import random
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.golden import corpus
 from tidelog.fsck.batch_order import ordered_mask
-from tidelog.fsck.segment_scan import SegmentFacts, scan_segment
+from tidelog.fsck.segment_facts import Batches, SegmentFacts
+from tidelog.fsck.segment_scan import scan_segment
+from tidelog.kernels.record_walk import COLUMNS
 from tidelog.log.files import ReadFile
-from tidelog.records import Codec, NewRecord, build_batch, read_batches
+from tidelog.records import Codec, Header, NewRecord, build_batch, read_batches
+from tidelog.records.checksum import crc32c_of
+from tidelog.records.control import ControlType, EndTxnMarker, build_end_txn_marker
+from tidelog.records.legacy import write_message
 from tidelog.testing.disk import SimulatedFileSystem
 
 
@@ -86,6 +93,126 @@ def test_old_formats_are_read_as_the_readable_path_reads_them(log: object) -> No
     assert facts.damage == []
     assert facts.batches["first"].tolist() == [batch.base_offset for batch in batches]
     assert facts.batches["last"].tolist() == [batch.last_offset for batch in batches]
+
+
+# -- the quick way against the long one ------------------------------------------------------------------------------
+
+
+def everything(facts: SegmentFacts) -> dict[str, object]:
+    told = {name: value for name, value in vars(facts).items() if name != "batches"}
+    return told | {name: facts.batches[name].tolist() for name in COLUMNS}
+
+
+def assert_both_ways_agree(data: bytes, *, deep: bool, window: int = 4096) -> SegmentFacts:
+    told: list[int] = []
+    quick = scan_segment(file_of(data), 0, deep=deep, window=window, on_bytes=told.append)
+    assert everything(quick) == everything(scan_segment(file_of(data), 0, deep=deep, window=window, quick=False))
+    assert sum(told) == len(data)
+    return quick
+
+
+@st.composite
+def some_bytes_of_a_log(draw: st.DrawFn, offset: int) -> tuple[bytes, int]:
+    """A batch of any kind, and the offset behind it; most are plain, as they are in a log."""
+    kind = draw(st.sampled_from(("plain",) * 6 + ("compressed", "idempotent", "transactional", "marker", "legacy")))
+    epoch = draw(st.integers(0, 2))
+    if kind == "marker":
+        marker = EndTxnMarker(draw(st.sampled_from((ControlType.ABORT, ControlType.COMMIT))), coordinator_epoch=1)
+        return bytes(
+            build_end_txn_marker(marker, producer_id=7, producer_epoch=epoch, timestamp_ms=5, offset=offset)
+        ), offset + 1
+    size, count = draw(st.sampled_from((0, 5, 70, 900, 5000))), draw(st.sampled_from((1, 2, 3, 80)))
+    records = [
+        NewRecord(draw(st.sampled_from((None, b"", b"key"))), bytes(size // count), 1000 + step * number)
+        for step in [draw(st.sampled_from((-3, 0, 1, 200)))]
+        for number in range(count)
+    ]
+    if kind == "legacy":
+        out = bytearray()
+        write_message(out, draw(st.integers(0, 1)), offset, records[0])
+        return bytes(out), offset + 1
+    if draw(st.booleans()):
+        records[-1] = records[-1]._replace(headers=[Header("name", b"value"), Header("", None)])
+    options: dict[str, object] = {"base_offset": offset, "partition_leader_epoch": epoch}
+    if kind == "compressed":
+        options["codec"] = draw(st.sampled_from(list(Codec)[1:]))
+    elif kind != "plain":
+        is_transactional = kind == "transactional"
+        options |= {"producer_id": 7, "producer_epoch": epoch, "base_sequence": 0, "is_transactional": is_transactional}
+    return bytes(build_batch(records, **options)), offset + count
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> bytes:
+    """Segments with damage: to bytes under the checksum, or so that it holds again; and to their ends."""
+    batches, offset = [], 0
+    for _ in range(draw(st.integers(0, 12))):
+        batch, offset = draw(some_bytes_of_a_log(offset))
+        batches.append(bytearray(batch))
+    for number in draw(st.lists(st.integers(0, max(len(batches) - 1, 0)), max_size=3)) if batches else ():
+        batch = batches[number]
+        where = draw(st.one_of(st.integers(0, 90), st.integers(0, len(batch) - 1)))
+        if where < len(batch):
+            batch[where] = draw(st.integers(0, 255))
+            if draw(st.booleans()) and len(batch) >= 61:
+                batch[17:21] = crc32c_of(memoryview(batch)[21:]).to_bytes(4, "big")
+    data = b"".join(batches)
+    tail = draw(st.sampled_from((b"", b"", bytes(100), bytes(9000), b"torn")))
+    return data[: len(data) - draw(st.sampled_from((0, 0, 1, 30, 5000)))] + tail if data else tail
+
+
+@settings(max_examples=120, deadline=None)
+@given(segments(), st.booleans())
+def test_what_is_skimmed_is_what_the_long_way_finds(data: bytes, deep: bool) -> None:
+    assert_both_ways_agree(data, deep=deep)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("sizes", [(100, 5 << 20, 100), (3000, 9000, 20_000, 60_000, 100), (4096 - 78, 4096, 100)])
+def test_batches_larger_than_a_window_are_skimmed_or_read(sizes: tuple[int, ...], deep: bool) -> None:
+    batches = [bytes(build_batch([NewRecord(None, bytes(size), 1)], base_offset=at)) for at, size in enumerate(sizes)]
+    facts = assert_both_ways_agree(b"".join(batches), deep=deep)
+    assert facts.batches["size"].tolist() == [len(batch) for batch in batches]
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_more_batches_than_there_was_room_for_are_kept(deep: bool) -> None:
+    one = bytes(build_batch([NewRecord(None, None, 1)]))
+    facts = assert_both_ways_agree(one * 5000, deep=deep)
+    assert facts.batches["position"].tolist() == list(range(0, 5000 * len(one), len(one)))
+
+
+def test_a_largest_time_that_no_record_has_is_told_by_both_ways() -> None:
+    batches = [build_batch([NewRecord(b"k", b"v", 50 + at)], base_offset=at) for at in range(5)]
+    batches[3][42] = 9  # the last byte of the largest timestamp
+    batches[3][17:21] = crc32c_of(memoryview(batches[3])[21:]).to_bytes(4, "big")
+    facts = assert_both_ways_agree(b"".join(batches), deep=True)
+    assert facts.odd_times == [(3 * len(batches[0]), "the largest timestamp is 53, the header says 9")]
+    assert facts.next_offset == 5
+
+
+@pytest.mark.parametrize("left", [0, 10, 4096, 5000])
+def test_a_file_that_is_cut_while_it_is_read_ends_where_it_is_cut(left: int) -> None:
+    data, _ = a_log(batches=60)
+    disk = SimulatedFileSystem()
+    disk.make_directory("/d")
+    file = disk.open_write("/d/log")
+    file.write_at(0, data)
+
+    def cut(count: int) -> None:
+        file.resize(left)
+
+    facts = scan_segment(file, 0, window=4096, on_bytes=cut)
+    assert sum(damage.size for damage in facts.damage) + int(facts.batches["size"].sum()) == len(data)
+
+
+def test_some_of_the_batches_are_picked_by_number_slice_or_mask() -> None:
+    batches = Batches(np.arange(30).reshape(len(COLUMNS), 3))
+    assert (len(batches), batches["position"].tolist(), int(batches[1]["size"])) == (3, [0, 1, 2], 4)
+    some = batches[np.array([True, False, True])]
+    assert (len(some), some["first"].tolist()) == (2, [6, 8])
+    assert some[1:]["first"].tolist() == [8]
+    assert [int(row["last"]) for row in batches[1:]] == [10, 11]
 
 
 def test_as_many_batches_as_possible_are_kept_in_order() -> None:

@@ -213,3 +213,26 @@ def world() -> SimulatedFileSystem:
         assert done.error is None, done.error
     disk.sync_all()
     return disk
+
+
+@cache
+def small_world() -> SimulatedFileSystem:
+    """A root with one small log of three segments, for what is tried at every call."""
+    disk = SimulatedFileSystem(ManualClock(NOW))
+    disk.make_directory(ROOT)
+    to = _Writer(disk, ORDERS)
+    for segment in range(3):
+        if segment:
+            to.roll()
+        to.epoch = segment // 2
+        to.batch(2, producer=1)
+        to.batch(2, producer=2, in_txn=True)
+        to.end(2, ControlType.ABORT if segment % 2 else ControlType.COMMIT)
+        to.batch(1, codec=Codec.GZIP)
+    _, end = to.close()
+    write_meta_properties(disk, ROOT, MetaProperties(1, "cluster", 1, uuid.UUID(int=0x77 << 100)), NOW)
+    for name, offset in ((RECOVERY_POINT_CHECKPOINT, end), (HIGH_WATERMARK_CHECKPOINT, end), (LOG_START_CHECKPOINT, 0)):
+        OffsetCheckpoint(disk, join(ROOT, name)).write({ORDERS: offset} if offset else {})
+    CleanShutdownFile(disk, ROOT).write(3)
+    disk.sync_all()
+    return disk

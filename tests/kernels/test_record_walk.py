@@ -75,6 +75,34 @@ def test_offsets_outside_the_batch_and_another_largest_time_are_told() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("key", [None, b"k", bytes(200)])
+@pytest.mark.parametrize("step", [0, 1, -1, 100, -100, 9000, 1 << 40])
+def test_deltas_of_any_width_are_compared_with_the_header(step: int, key: bytes | None) -> None:
+    for count in (1, 70, 9000):
+        data = build_batch([NewRecord(key, b"v", (1 << 50) + step * number) for number in range(count)])
+        for field, verdict in ((None, 0), (slice(23, 27), 3), (slice(35, 43), 4)):  # last offset delta, largest time
+            batch = bytearray(data)
+            if field is not None:
+                batch[field] = (int.from_bytes(batch[field], "big", signed=True) - 1).to_bytes(
+                    field.stop - field.start, "big", signed=True
+                )
+            with_checksum(batch)
+            assert by_kernel(bytes(batch), checked=False) == [verdict]
+            assert verdict_of(RecordBatch(batch))[0] == verdict
+
+
+@pytest.mark.parametrize("number", [0, 69])
+def test_an_offset_before_the_batch_is_told_wherever_it_stands(number: int) -> None:
+    batch = build_batch([NewRecord(b"k", b"v", 100 * at) for at in range(70)])
+    start = 61
+    for _ in range(number):
+        start += 1 + (batch[start] >> 1)
+    at = start + 2 + (2 if number else 1)  # behind size, attributes and the delta of the time
+    batch[at] |= 1  # folded, an odd number is negative
+    assert by_kernel(bytes(with_checksum(batch)), checked=False) == [BatchVerdict.WRONG_OFFSETS]
+    assert verdict_of(RecordBatch(batch))[0] == BatchVerdict.WRONG_OFFSETS
+
+
 def test_a_broken_stream_does_not_hide_the_batches_around_it() -> None:
     rng = random.Random(4)
     batches = [a_batch(rng, codec) for codec in (Codec.LZ4, Codec.ZSTD, Codec.LZ4, Codec.NONE, Codec.GZIP) * 3]
@@ -93,7 +121,7 @@ def test_columns_hold_what_the_headers_say_and_count_what_cannot_be() -> None:
     scan = scan_headers(data)
     columns, odd = header_columns(scan.rows, scan.positions)
     headers = [batch.header for batch in read_batches(data) if isinstance(batch, RecordBatch)]
-    assert columns.tolist() == [
+    assert list(zip(*columns.tolist(), strict=True)) == [
         (
             position, header.batch_length + 12, header.base_offset, header.base_offset + header.last_offset_delta,
             header.max_timestamp_ms, header.partition_leader_epoch, header.records_count, header.attributes,

@@ -1,6 +1,6 @@
 """A small load: rows for three partitions of a topic, and a process that is killed in the middle of it.
 
-    python -m tests.tables.loads ROOT 20        load into a root, and be killed with the twentieth call to the disk
+python -m tests.tables.loads ROOT 20        load into a root, and be killed with the twentieth call to the disk
 """
 
 import os

@@ -120,7 +120,7 @@ def test_a_file_that_is_there_is_kept_and_a_failed_one_leaves_no_trace(tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
     export_table([], schema, str(there), "csv", force=True)
     assert there.read_text() == '"key"\n'
-    with pytest.raises(StorageError, match="No such file or directory"):
+    with pytest.raises(InvalidRequestError, match="is no directory"):
         export_table([], schema, str(tmp_path / "no" / "b.csv"), "csv")
 
 

@@ -20,10 +20,15 @@ from tidelog.errors import StorageError, TidelogError
 from tidelog.log import LogManager, ManualClock
 from tidelog.log.checkpoints import OffsetCheckpoint
 from tidelog.log.files import join, read_whole
-from tidelog.log.names import CLEAN_SHUTDOWN, HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, TopicPartition
+from tidelog.log.names import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOAD_JOURNAL,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
 from tidelog.log.watermarks import Isolation
 from tidelog.tables.load import load_table
-from tidelog.tables.load_journal import JOURNAL
 from tidelog.testing.disk import PowerLost, SimulatedFileSystem
 
 ROOT = "/data/kafka"
@@ -84,11 +89,11 @@ def tree(disk: SimulatedFileSystem, path: str = ROOT) -> dict[str, bytes]:
 def judge(disk: SimulatedFileSystem, before: Values) -> None:
     """Load again unless all is there, and see that everything is there once."""
     names = disk.list(ROOT) if disk.stat(ROOT) is not None else []
-    if JOURNAL in names or values(disk) == before:
+    if LOAD_JOURNAL in names or values(disk) == before:
         load(disk)
     assert values(disk) == added(before)
     names = disk.list(ROOT)
-    assert not [name for name in names if JOURNAL in name or name.endswith("-delete")]
+    assert not [name for name in names if LOAD_JOURNAL in name or name.endswith("-delete")]
     assert not [name for number in ADDED for name in disk.list(join(ROOT, f"orders-{number}")) if "deleted" in name]
     assert disk.stat(join(ROOT, CLEAN_SHUTDOWN)) is not None
     if before:
@@ -129,7 +134,7 @@ def test_a_power_cut_while_a_load_is_taken_back_is_made_good_by_the_third() -> N
     with pytest.raises(PowerLost):
         load(start)
     left = start.after_crash(random.Random(1))
-    assert JOURNAL in left.list(ROOT)
+    assert LOAD_JOURNAL in left.list(ROOT)
     for call in range(1, calls_of(load, left.copy()) + 1, 3):
         disk = left.copy()
         disk.cut_at(disk.calls + call)
@@ -174,7 +179,7 @@ def test_a_disk_that_stays_full_is_told_with_both_errors_and_the_next_load_mends
     assert "File too large" in str(told.value)
     assert "No space left on device" in str(told.value)
     assert "could not be taken back" in str(told.value)
-    assert JOURNAL in disk.list(ROOT)
+    assert LOAD_JOURNAL in disk.list(ROOT)
     disk.heal()
     said: list[str] = []
     load(disk, on_notice=said.append)
@@ -192,16 +197,16 @@ def interrupted() -> SimulatedFileSystem:
 
 def test_what_a_broker_has_taken_since_is_not_cut_off() -> None:
     disk = interrupted()
-    assert JOURNAL in disk.list(ROOT)
+    assert LOAD_JOURNAL in disk.list(ROOT)
     with LogManager.open(ROOT, fs=disk, clock=ManualClock(NOW)) as manager:
         log = manager.get(TopicPartition("orders", 0))
         assert log is not None
         log.assign_epoch_start_offset(5, log.log_end_offset)  # what a leader does first
     found = values(disk)
-    with pytest.raises(StorageError, match=rf"a broker has had orders-\d since.*Remove {ROOT}/{JOURNAL}"):
+    with pytest.raises(StorageError, match=rf"a broker has had orders-\d since.*Remove {ROOT}/{LOAD_JOURNAL}"):
         load(disk)
     assert values(disk) == found
-    disk.remove(join(ROOT, JOURNAL))
+    disk.remove(join(ROOT, LOAD_JOURNAL))
     load(disk)
 
 
@@ -227,7 +232,7 @@ def test_another_topic_can_be_the_next_one() -> None:
 )  # fmt: skip
 def test_a_file_that_is_no_journal_is_refused_in_one_sentence(content: bytes) -> None:
     disk = root_in_use()
-    disk.open_write(join(ROOT, JOURNAL)).write_at(0, content)
+    disk.open_write(join(ROOT, LOAD_JOURNAL)).write_at(0, content)
     with pytest.raises(TidelogError, match="no journal of a load"):
         load(disk)
     assert values(disk, "other") == {0: [b"other"]}

@@ -12,7 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 from tidelog.errors import StorageError
-from tidelog.fsck.findings import Report
+from tidelog.fsck.doubts import note_twins
+from tidelog.fsck.findings import Report, Severity
 from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.fsck.places import find_places
 from tidelog.fsck.quarantine import explained_offsets, quarantine_of
@@ -76,7 +77,12 @@ def check_places(
         is_ours = place.path in held_roots
         root = RootFiles(fs, place, is_marker_held=place.path in held_markers, is_ours=is_ours)
         roots.append(root)
-        explained = explained_offsets(fs, quarantine or quarantine_of(place.path), place.path)
+        kept = quarantine_of(fs, place.path, quarantine)
+        try:
+            explained = explained_offsets(fs, kept, place.path)
+        except StorageError as error:
+            root.notes.add("FILE-READ", kept, str(error), severity=Severity.WARNING)
+            explained = {}
         for partition in place.partitions:
             if is_delete_directory(partition.name):
                 continue
@@ -89,6 +95,7 @@ def check_places(
     for one in checks:
         one.look_again()
     note_topic_ids(fs, checks)
+    note_twins((one.notes, one.segments, one.layout) for one in checks)
     for root in roots:
         root.check_offsets(_ends_in(root, checks))
         report.add(root.notes.findings)

@@ -60,8 +60,12 @@ def check_epochs(
     *,
     log_start: int | None,
     is_compacted: bool,
+    is_clean: bool,
 ) -> list[WrongEpoch]:
-    """Compare checkpoint and log. `log_start` None: nobody knows, and the checkpoint is believed."""
+    """Compare checkpoint and log. `log_start` None: nobody knows, and the checkpoint is believed.
+
+    Whoever moves the log start moves the first epoch with it. After a clean stop both are on the disk.
+    """
     path = join(directory, LEADER_EPOCH_CHECKPOINT)
     in_log = epochs_of_log(segments, layout)
     if fs.stat(path) is None:
@@ -84,10 +88,11 @@ def check_epochs(
             notes.add("EPO-MISSING", path, f"batches of {len(in_log)} leader epochs, and no entry")
         return []
     start = max(first, entries[0].start_offset if log_start is None else log_start)
-    if entries[0].start_offset < first:
+    begins = max(first, log_start or 0) if is_clean else first
+    if entries[0].start_offset < begins:
         notes.add(
-            "EPO-START", path, f"epoch {entries[0].epoch} begins at {entries[0].start_offset}, the log at {first}",
-            offsets=(entries[0].start_offset, first - 1),
+            "EPO-START", path, f"epoch {entries[0].epoch} begins at {entries[0].start_offset}, the log at {begins}",
+            offsets=(entries[0].start_offset, begins - 1),
         )  # fmt: skip
     wrong = _contradicted(entries, segments, layout, start)
     if wrong and len(wrong) <= _MOST_BATCHES and _is_damage_of_batches(wrong, segments):
@@ -135,7 +140,11 @@ def _contradicted(
         is_wrong &= (batches["last"] >= log_start) & ~(
             (batches["epoch"] == -1) & ((batches["magic"] < 2) | (at_last == -1))
         )
-        wrong += [WrongEpoch(number, int(batch), int(at_last[batch])) for batch in np.flatnonzero(is_wrong)]
+        # Deleted records have no entry any more, but no later epoch either than the first that is left.
+        is_above = (batches["last"] < log_start) & (batches["epoch"] > entries[0].epoch) & layout.in_place[number]
+        at_last[is_above] = entries[0].epoch
+        found = np.flatnonzero(is_wrong | is_above)
+        wrong += [WrongEpoch(number, int(batch), int(at_last[batch])) for batch in found]
     return wrong
 
 

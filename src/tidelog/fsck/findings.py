@@ -71,6 +71,11 @@ CODES: dict[str, Code] = {
     "LOG-EPOCH": Code(ERROR, "the leader epoch of a batch is not the one the epoch checkpoint knows", _MEND),
     # Segments and what lies beside them.
     "SEG-NAME": Code(ERROR, "a segment that is named after another offset than its first", f"{_REPAIR} renames it"),
+    "SEG-DOUBT": Code(
+        ERROR,
+        "a sound segment that several files contradict: it may be of another partition, or an older copy",
+        f"compare it with a replica (tidelog diff); {_REPAIR} keeps what contradicts it in the quarantine",
+    ),
     "SEG-NO-LOG": Code(ERROR, "an index without its segment", _MOVE),
     "IDX-MISSING": Code(WARNING, "a segment without its offset index", _REBUILD),
     "IDX-SIZE": Code(WARNING, "an offset index that does not end with a whole entry", _REBUILD),
@@ -88,6 +93,11 @@ CODES: dict[str, Code] = {
     "TXN-VERSION": Code(ERROR, "an entry of a transaction index of an unknown version", _REBUILD),
     "TXN-ENTRY": Code(ERROR, "an entry of a transaction index that the log contradicts", _REBUILD),
     "TXN-MISSING": Code(ERROR, "an aborted transaction that no transaction index names", _REBUILD),
+    "TXN-MARKER": Code(
+        INFO,
+        "the end of a transaction was lost, or may have been: readers of committed data wait for it, or are given it",
+        "see kafka-transactions.sh find-hanging and abort; compare with a replica (tidelog diff)",
+    ),
     "SNP-FORMAT": Code(WARNING, "a producer snapshot that cannot be read", _REBUILD),
     "SNP-STATE": Code(ERROR, "a producer snapshot that the log contradicts", _REBUILD),
     "SNP-MISSING": Code(ERROR, "no producer snapshot at all, though there are producers", _REBUILD),
@@ -98,8 +108,8 @@ CODES: dict[str, Code] = {
     "EPO-ENTRY": Code(ERROR, "a leader epoch checkpoint that the log contradicts", _REWRITE),
     "EPO-START": Code(
         WARNING,
-        "leader epochs that begin before the log does: segments may be missing at its start",
-        f"restore the segments from a replica; {_REPAIR} takes the log as it is",
+        "leader epochs that begin before the log does: segments may be missing, or its start was moved",
+        f"restore the segments, or the log start, from a replica; {_REPAIR} takes the log as it is",
     ),
     "PAR-METADATA": Code(
         ERROR,
@@ -121,6 +131,9 @@ CODES: dict[str, Code] = {
         ERROR, "meta.properties is missing or cannot be read", "restore it from a backup, or format the storage anew"
     ),
     "ROOT-FOREIGN": Code(ERROR, "a directory whose name is not that of a partition: Kafka does not start", _MOVE),
+    "ROOT-LOAD": Code(
+        WARNING, "a load that was interrupted", "run `tidelog load` again: it takes back what it had begun"
+    ),
     "ROOT-FILE": Code(INFO, "a file that Kafka did not write", "none: Kafka passes over it"),
     "ROOT-DUPLICATE": Code(
         ERROR, "two directories of the same partition: Kafka does not start", "move one away; see tidelog diff"

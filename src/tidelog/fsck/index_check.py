@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tidelog.fsck.notes import Notes
-from tidelog.fsck.segment_scan import SegmentFacts
+from tidelog.fsck.segment_facts import Batches, SegmentFacts
 from tidelog.records.batch import MAGIC
 
 __all__ = ["check_offset_index", "check_time_index"]
@@ -63,7 +63,7 @@ def check_offset_index(notes: Notes, path: str, data: bytes, facts: SegmentFacts
         _note_stale(notes, path, positions, facts)
 
 
-def _is_offset_of(batches: Rows, number: Rows, offsets: Rows) -> Any:
+def _is_offset_of(batches: Batches, number: Rows, offsets: Rows) -> Any:
     """Whether an offset is the first of the batch an entry points to, or the last of it or of one appended with it."""
     first, last = batches["first"][number], batches["last"][number]
     ends = np.minimum(np.searchsorted(batches["last"], offsets), len(batches) - 1)

@@ -1,8 +1,11 @@
-"""A file system on which no `.log` file can lose a byte.
+"""A file system on which no `.log` file can lose a byte, and no other file goes unnoticed.
 
 Indexes and snapshots are rebuilt by loading a log the way a broker does after a crash, and such a start cuts what it
-does not like. After a repair there is nothing to cut; should there be, it ends here and the bytes stay.
+does not like. After a repair there is nothing to cut; should there be, it ends here and the bytes stay. Snapshots that
+it removes, and checkpoints that it replaces, are kept first.
 """
+
+from collections.abc import Callable
 
 from tidelog.errors import StorageError
 from tidelog.log.files import FileLock, FileStat, FileSystem, ReadFile, WriteFile
@@ -15,8 +18,10 @@ __all__ = ["KeptLogs"]
 class KeptLogs:
     """The files of `below`; logs cannot be cut, renamed or removed, and the topic id is nobody's business."""
 
-    def __init__(self, below: FileSystem) -> None:
+    def __init__(self, below: FileSystem, keep: Callable[[str], None]) -> None:
         self._below = below
+        self._keep = keep  # is given the path of a file that is about to go
+        self._ours: set[str] = set()  # what was not there before
 
     def list(self, directory: str) -> "list[str]":
         return self._below.list(directory)
@@ -28,16 +33,26 @@ class KeptLogs:
         return self._below.open(path)
 
     def open_write(self, path: str, *, create: bool = True) -> WriteFile:
+        if create and self._below.stat(path) is None:
+            self._ours.add(path)
         file = self._below.open_write(path, create=create)
         return _KeptFile(file) if path.endswith(LOG_SUFFIX) else file
 
     def rename(self, source: str, target: str) -> None:
         _ensure_no_log(source, "be renamed")
+        self._let_go(target)
+        if source in self._ours:
+            self._ours.add(target)
         self._below.rename(source, target)
 
     def remove(self, path: str) -> bool:
         _ensure_no_log(path, "be removed")
+        self._let_go(path)
         return self._below.remove(path)
+
+    def _let_go(self, path: str) -> None:
+        if path not in self._ours and self._below.stat(path) is not None:
+            self._keep(path)
 
     def make_directory(self, path: str) -> None:
         self._below.make_directory(path)

@@ -1,7 +1,8 @@
 """Findings about the `.log` files of a partition: damage, offsets, gaps and leader epochs."""
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from tidelog.fsck.batch_order import Layout
 from tidelog.fsck.findings import Severity
 from tidelog.fsck.notes import Notes
 from tidelog.fsck.segment_scan import Batches, Damage, SegmentFacts
+from tidelog.records.batch import MAGIC
 
 __all__ = ["GapRules", "note_damage", "note_gaps", "note_layout"]
 
@@ -93,10 +95,16 @@ class GapRules:
     """What is known about offsets that are not there."""
 
     def __init__(
-        self, *, log_start: int = 0, is_compacted: bool = False, explained: Sequence[tuple[int, int]] = ()
+        self,
+        *,
+        log_start: int = 0,
+        is_compacted: bool = False,
+        may_be_compacted: bool = False,
+        explained: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.log_start = log_start
         self.is_compacted = is_compacted
+        self.may_be_compacted = may_be_compacted  # nothing says that it was not; of the old formats nothing is left to
         self._explained = sorted(explained)
 
     def is_explained(self, first: int, last: int) -> bool:
@@ -107,45 +115,72 @@ class GapRules:
         return first > last
 
 
-def note_gaps(notes: Notes, segments: Sequence[SegmentFacts], layout: Layout, rules: GapRules) -> None:
-    """Offsets that no batch holds. In a compacted log that is no finding but a fact."""
-    expected = max(rules.log_start, segments[0].base_offset) if segments else 0
+class Gap(NamedTuple):
+    """Offsets that no batch holds, told of the file behind them."""
+
+    path: str
+    first: int
+    last: int
+    is_legacy: bool  # an entry of the old formats is next to it
+
+
+def note_gaps(
+    notes: Notes, segments: Sequence[SegmentFacts], layout: Layout, rules: GapRules
+) -> list[tuple[str, int, int]]:
+    """Offsets that no batch holds; those that nothing explains, all of them. In a compacted log they are facts."""
+    unexplained = []
+    told: Counter[tuple[str, Severity | None]] = Counter()
+    for gap in _gaps(segments, layout, rules.log_start):
+        severity, words = _judged(gap, rules)
+        if severity is None:
+            unexplained.append((gap.path, gap.first, gap.last))
+        told[gap.path, severity] += 1
+        if told[gap.path, severity] <= _MANY:
+            message = f"no batch holds the offsets {gap.first} to {gap.last}{words}"
+            notes.add("LOG-GAP", gap.path, message, offsets=(gap.first, gap.last), severity=severity)
+    for (path, severity), count in told.items():
+        if count > _MANY:
+            notes.add("LOG-GAP", path, f"{count - _MANY} more gaps", severity=severity)
+    return unexplained
+
+
+def _judged(gap: Gap, rules: GapRules) -> tuple[Severity | None, str]:
+    if rules.is_explained(gap.first, gap.last):
+        return Severity.INFO, ": a repair has moved them to the quarantine, or found them missing"
+    if rules.is_compacted:
+        return Severity.INFO, ", as compaction leaves it"
+    if gap.is_legacy and rules.may_be_compacted:
+        return Severity.INFO, ", as compaction leaves it in the old formats"
+    return None, ""
+
+
+def _gaps(segments: Sequence[SegmentFacts], layout: Layout, log_start: int) -> Iterator[Gap]:
+    """The gaps that no damage accounts for."""
+    expected = max(log_start, segments[0].base_offset) if segments else 0
+    was_legacy = False
     for number, facts in enumerate(segments):
-        found = 0
-        broken = {damage.position for damage in facts.damage}
         batches = facts.batches[layout.in_place[number]]
-        if len(batches) and not broken and int(batches["first"][0]) == expected and _is_whole(batches):
+        is_known = bool(facts.damage) or not layout.is_right  # what is missing has been told already
+        if len(batches) and not is_known and int(batches["first"][0]) == expected and _is_whole(batches):
             expected = int(batches["last"][-1]) + 1
-            continue
-        is_known = bool(broken) or not layout.is_right  # what is missing has been told already
-        for first, last in zip(batches["first"].tolist(), batches["last"].tolist(), strict=True):
-            if first > expected and not is_known:
-                found += 1
-                if found <= _MANY:
-                    _note_gap(notes, facts.path, expected, first - 1, rules)
-            expected = max(expected, last + 1)
-        if found > _MANY:
-            notes.add("LOG-GAP", facts.path, f"{found - _MANY} more gaps",
-                      severity=Severity.INFO if rules.is_compacted else None)  # fmt: skip
-        if is_known and number + 1 < len(segments):
-            expected = max(expected, segments[number + 1].base_offset)
-    for before, behind in pairwise(segments):
-        is_told = bool(before.damage or behind.damage) or not layout.is_right
-        if not len(behind.batches) and behind.base_offset > max(before.next_offset, rules.log_start) and not is_told:
-            _note_gap(notes, before.path, before.next_offset, behind.base_offset - 1, rules)
+        else:
+            columns = (batches[name].tolist() for name in ("first", "last", "magic"))
+            for first, last, magic in zip(*columns, strict=True):
+                if first > expected and not is_known:
+                    yield Gap(facts.path, expected, first - 1, was_legacy or magic < MAGIC)
+                expected = max(expected, last + 1)
+                was_legacy = magic < MAGIC
+        if len(batches):
+            was_legacy = bool(batches["magic"][-1] < MAGIC)
+        if number + 1 == len(segments):
+            return
+        behind = segments[number + 1]
+        if is_known:
+            expected = max(expected, behind.base_offset)
+        elif not len(behind.batches) and not behind.damage and behind.base_offset > expected:
+            yield Gap(facts.path, expected, behind.base_offset - 1, was_legacy)
+            expected = behind.base_offset
 
 
 def _is_whole(batches: Batches) -> bool:
     return bool((batches["first"][1:] == batches["last"][:-1] + 1).all())
-
-
-def _note_gap(notes: Notes, path: str, first: int, last: int, rules: GapRules) -> None:
-    if last < rules.log_start:
-        return
-    severity = None
-    message = f"no batch holds the offsets {first} to {last}"
-    if rules.is_explained(first, last):
-        severity, message = Severity.INFO, f"{message}: a repair has moved them to the quarantine"
-    elif rules.is_compacted:
-        severity, message = Severity.INFO, f"{message}, as compaction leaves it"
-    notes.add("LOG-GAP", path, message, offsets=(first, last), severity=severity)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from tidelog.errors import CheckpointError, StorageError
 from tidelog.fsck.batch_order import Layout, lay_out
+from tidelog.fsck.doubts import note_doubts
 from tidelog.fsck.epoch_check import WrongEpoch, check_epochs, epochs_of_log
 from tidelog.fsck.findings import Severity
 from tidelog.fsck.index_check import check_offset_index, check_time_index
@@ -15,7 +16,7 @@ from tidelog.fsck.places import PartitionPlace
 from tidelog.fsck.producer_check import SnapshotCheck
 from tidelog.fsck.root_files import LogEnds, RootFiles
 from tidelog.fsck.segment_scan import SegmentFacts, scan_segment
-from tidelog.fsck.txn_check import TxnReplay, check_txn_index
+from tidelog.fsck.txn_check import TxnReplay, check_txn_index, note_lost_markers
 from tidelog.log.checkpoints import read_epochs
 from tidelog.log.files import ReadFileSystem, join, opened, read_whole
 from tidelog.log.local_files import LocalFileSystem
@@ -34,6 +35,8 @@ from tidelog.log.names import (
 from tidelog.log.partition_metadata import read_topic_id
 
 __all__ = ["PartitionCheck"]
+
+_LOSSES = ("LOG-CRC", "LOG-LENGTH", "LOG-TORN", "LOG-ZEROS", "LOG-CODEC", "LOG-RECORDS", "LOG-DELTAS", "LOG-ORDER")
 
 OnBytes = Callable[[int], None]
 
@@ -57,6 +60,7 @@ class PartitionCheck:
         self.layout = Layout([], [], [], [], [])
         self.wrong_epochs: list[WrongEpoch] = []
         self.is_compacted = False
+        self.gaps: list[tuple[str, int, int]] = []  # file and offsets that are missing, and nothing says why
         self._fs = fs
         self._root = root
         self._deep = deep
@@ -75,6 +79,11 @@ class PartitionCheck:
             if self._fs.stat(path) is not None:  # else a live broker has removed it
                 self.notes.add("FILE-READ", path, str(error))
             return None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every byte of the log is a batch in its place."""
+        return self.layout.is_right and not any(facts.damage for facts in self.segments)
 
     @property
     def ends(self) -> LogEnds | None:
@@ -104,6 +113,7 @@ class PartitionCheck:
         for facts in self.segments:
             self._check_indexes(facts)
         self._check_producers()
+        note_doubts(self.notes, self.segments, self.layout)
         if isinstance(self._fs, LocalFileSystem):
             self._check_owners()
 
@@ -175,13 +185,13 @@ class PartitionCheck:
         meta = self._root.meta
         is_needed = self._is_live and meta is not None and meta.version >= 1
         try:
-            if read_topic_id(self._fs, path) is None and is_needed and not self._is_quorum:
+            if read_topic_id(self._fs, path) is None and is_needed and not self.is_quorum:
                 self.notes.add("PAR-METADATA", path, "it is missing: the broker would set the directory aside")
         except CheckpointError as error:
             self.notes.add("PAR-METADATA", path, str(error).removeprefix(f"{path}: "))
 
     @property
-    def _is_quorum(self) -> bool:
+    def is_quorum(self) -> bool:
         return self.place.topic_partition.topic == CLUSTER_METADATA_TOPIC
 
     def _check_logs(self) -> None:
@@ -191,12 +201,15 @@ class PartitionCheck:
             note_damage(self.notes, facts, is_last=is_last, is_clean=is_clean)
         note_layout(self.notes, self.segments, self.layout)
         rules = GapRules(
-            log_start=self.log_start or 0, is_compacted=self.is_compacted or self._is_quorum, explained=self._explained
+            log_start=self.log_start or 0,
+            is_compacted=self.is_compacted or self.is_quorum,
+            may_be_compacted=not self._is_live or not self._root.is_known(CLEANER_CHECKPOINT),
+            explained=self._explained,
         )
-        note_gaps(self.notes, self.segments, self.layout, rules)
+        self.gaps = note_gaps(self.notes, self.segments, self.layout, rules)
         self.wrong_epochs = check_epochs(
             self.notes, self._fs, self.files.directory, self.segments, self.layout,
-            log_start=self.log_start, is_compacted=self.is_compacted,
+            log_start=self.log_start, is_compacted=self.is_compacted, is_clean=is_clean,
         )  # fmt: skip
 
     def _check_indexes(self, facts: SegmentFacts) -> None:
@@ -228,18 +241,19 @@ class PartitionCheck:
             return b""
 
     def _check_producers(self) -> None:
-        snapshots = SnapshotCheck(self.notes, self._fs, self.files.directory, self.files.snapshots)
+        snapshots = SnapshotCheck(self.notes, self._fs, self.files.directory, self.files.snapshots, self.segments)
         snapshots.read_all()
         ends = self.ends
         if ends is None:
             return
-        if any(facts.damage for facts in self.segments) or not self.layout.is_right:
+        indexes = self._transaction_indexes()
+        note_lost_markers(self.notes, self.segments, indexes.values(), self._missing())
+        if not self.is_sound:
             return  # what the damaged batches did is not known, nor where the log ends
         snapshots.note_strays(self.files.bases, ends.end)
         replay = TxnReplay()
         for facts in self.segments:
-            path = self.files.path(facts.base_offset, TXN_INDEX_SUFFIX)
-            data = self._content(path, facts.base_offset, TXN_INDEX_SUFFIX)
+            path, data = indexes[facts.base_offset]
             check_txn_index(
                 self.notes, path, data, list(replay.aborted_in(facts.steps)),
                 first_offset=ends.first, is_compacted=self.is_compacted,
@@ -248,9 +262,17 @@ class PartitionCheck:
         has_producers = any(facts.has_producers and facts.next_offset > start for facts in self.segments)
         snapshots.note_missing(has_producers=has_producers, is_clean=self._is_clean)
         if self._deep:
-            snapshots.compare(
-                self.segments, log_start=max(self.log_start or 0, ends.first), is_compacted=self.is_compacted
-            )
+            snapshots.compare(log_start=max(self.log_start or 0, ends.first), is_compacted=self.is_compacted)
+
+    def _transaction_indexes(self) -> dict[int, tuple[str, bytes | None]]:
+        """Path and content by base offset."""
+        paths = {facts.base_offset: self.files.path(facts.base_offset, TXN_INDEX_SUFFIX) for facts in self.segments}
+        return {base: (path, self._content(path, base, TXN_INDEX_SUFFIX)) for base, path in paths.items()}
+
+    def _missing(self) -> list[tuple[int, int]]:
+        """Offsets that were lost, now or in an earlier repair."""
+        damaged = [finding.offsets for finding in self.notes.findings if finding.code in _LOSSES and finding.offsets]
+        return sorted({*damaged, *self._explained, *((first, last) for _, first, last in self.gaps)})
 
     def _check_owners(self) -> None:
         """Files that the owner of the directory may not write: a broker that runs as that user cannot start."""

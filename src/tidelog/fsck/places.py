@@ -1,9 +1,11 @@
 """What lies below a path: roots, partition directories, and trees that hold them."""
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tidelog.errors import InvalidRequestError, InvalidTopicError, StorageError
+from tidelog.fsck.rehearsal import is_local
 from tidelog.log.files import ReadFileSystem, join, parent_of
 from tidelog.log.names import (
     CLEAN_SHUTDOWN,
@@ -20,11 +22,12 @@ from tidelog.log.names import (
     parse_directory_name,
 )
 
-__all__ = ["PartitionPlace", "RootPlace", "find_places"]
+__all__ = ["PartitionPlace", "RootPlace", "find_places", "real_path"]
 
 _ROOT_FILES = (
     META_PROPERTIES, CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT,
 )  # fmt: skip
+_PLACES_BY_DOTS = (".", "..")
 
 
 class PartitionPlace(NamedTuple):
@@ -48,11 +51,19 @@ class RootPlace(NamedTuple):
     is_wanted: bool = True  # to be looked at itself, and not only for what it says of its partitions
 
 
+def real_path(fs: ReadFileSystem, path: str) -> str:
+    """The one path of a directory that may be named in many ways."""
+    return os.path.realpath(path) if is_local(fs) else path.rstrip("/") or "/"
+
+
 def find_places(fs: ReadFileSystem, paths: Sequence[str]) -> list[RootPlace]:
-    """The roots at or below some paths. A partition directory by itself is the only partition of its parent."""
-    found: list[RootPlace] = []
+    """The roots at or below some paths, each once. A partition directory by itself is the only partition of its parent.
+
+    However often, and under however many names, a root or a partition is given: it is looked at once.
+    """
+    found: dict[str, RootPlace] = {}
     for path in paths:
-        path = path.rstrip("/") or "/"
+        path = os.path.abspath(path) if path.rpartition("/")[2] in _PLACES_BY_DOTS else path.rstrip("/") or "/"
         stat = fs.stat(path)
         if stat is None or not stat.is_directory:
             raise InvalidRequestError(f"{path} is no directory: name a log directory, a partition directory, or a tree")
@@ -61,8 +72,23 @@ def find_places(fs: ReadFileSystem, paths: Sequence[str]) -> list[RootPlace]:
             raise InvalidRequestError(
                 f"{path} holds no log directory: one has files like {META_PROPERTIES} or orders-0/"
             )
-        found += [place for place in places if place not in found]
-    return found
+        for place in places:
+            name = real_path(fs, place.path)
+            found[name] = _together(found.get(name), place)
+    return list(found.values())
+
+
+def _together(one: RootPlace | None, other: RootPlace) -> RootPlace:
+    """A root that was named twice: the whole of it if one of the names was its own."""
+    if one is None or (other.is_wanted and not one.is_wanted):
+        return other
+    if one.is_wanted:
+        return one
+    known = {place.name for place in one.partitions}
+    more = [place for place in other.partitions if place.name not in known]
+    return one._replace(
+        partitions=(*one.partitions, *(place._replace(path=join(one.path, place.name)) for place in more))
+    )
 
 
 def _below(fs: ReadFileSystem, path: str) -> Iterator[RootPlace]:

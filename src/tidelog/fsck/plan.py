@@ -8,8 +8,10 @@ what lies in the log is next; the files of the root follow when it is known wher
 another check.
 """
 
+import os
+import stat
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,20 +22,22 @@ from tidelog.fsck.checker import Checked
 from tidelog.fsck.epoch_check import epochs_of_log, folded
 from tidelog.fsck.findings import Finding, Report, Severity
 from tidelog.fsck.partition_check import PartitionCheck
+from tidelog.fsck.rehearsal import is_local
 from tidelog.fsck.root_plan import RootPlan, plan_root
 from tidelog.fsck.segment_scan import SegmentFacts
 from tidelog.fsck.topic_ids import known_topic_id
 from tidelog.log.checkpoints import EpochEntry
-from tidelog.log.files import ReadFileSystem
+from tidelog.log.files import ReadFileSystem, join
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import CLUSTER_METADATA_TOPIC, LOG_SUFFIX
+from tidelog.log.names import LOG_SUFFIX
 from tidelog.records.batch import MAGIC
 
 __all__ = ["Cut", "Mend", "NewSegment", "PartitionPlan", "RepairPlan", "plan_checked", "plan_repair"]
 
 _CODES_SET_ASIDE = ("PAR-NAME", "PAR-FOREIGN", "SEG-NO-LOG", "SNP-FORMAT", "SNP-STATE", "SNP-STRAY")
 _EPOCH_CODES = ("EPO-FORMAT", "EPO-MISSING", "EPO-ENTRY", "EPO-START")
-_NOT_OURS = ("ROOT-META", "ROOT-DUPLICATE", "PAR-TOPIC-ID", "FILE-READ")
+_NOT_OURS = ("ROOT-META", "ROOT-DUPLICATE", "ROOT-LOAD", "PAR-TOPIC-ID", "FILE-READ")
+_NOTICES = ("SEG-DOUBT", "TXN-MARKER")
 _REBUILT_KINDS = ("IDX-", "TIX-", "TXN-")
 
 
@@ -89,7 +93,7 @@ class PartitionPlan:
     recover_from: int | None = None  # the first offset behind which everything is recovered
     epochs: list[EpochEntry] | None = None
     topic_id: uuid.UUID | None = None
-    gaps: list[Finding] = field(default_factory=list)  # taken as they are
+    gaps: list[tuple[str, int, int]] = field(default_factory=list)  # file and offsets; taken as they are
     owners: list[Finding] = field(default_factory=list)
 
     @property
@@ -98,6 +102,11 @@ class PartitionPlan:
             self.settle or self.set_aside or self.cuts or self.mends or self.renames or self.groups or self.rebuild
             or self.reload or self.epochs is not None or self.topic_id is not None or self.gaps or self.owners
         )  # fmt: skip
+
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether a small file is written anew."""
+        return self.epochs is not None or self.topic_id is not None
 
     def lines(self) -> Iterator[str]:
         """What is done, in words."""
@@ -124,8 +133,8 @@ class PartitionPlan:
             yield f"{name}: partition.metadata is written with the topic id of the other partitions"
         if self.reload:
             yield f"{name}: producer snapshots are brought up to date"
-        for finding in self.gaps:
-            yield f"{name}: the missing offsets {finding.offsets} are noted in the manifest ({finding.code})"
+        for _, first, last in self.gaps:
+            yield f"{name}: it is noted in the manifest that the offsets {first} to {last} are missing (LOG-GAP)"
         for finding in self.owners:
             yield f"{finding.file}: owner and mode of its directory ({finding.code})"
 
@@ -137,6 +146,7 @@ class RepairPlan:
     partitions: list[PartitionPlan] = field(default_factory=list)
     roots: list[RootPlan] = field(default_factory=list)
     left: list[Finding] = field(default_factory=list)
+    notices: list[Finding] = field(default_factory=list)  # what a later check cannot tell any more
 
     @property
     def is_empty(self) -> bool:
@@ -156,18 +166,27 @@ def plan_repair(report: Report, *, fs: ReadFileSystem | None = None) -> RepairPl
     return plan_checked(report.evidence, fs or LocalFileSystem())
 
 
-def plan_checked(checked: Checked, fs: ReadFileSystem) -> RepairPlan:
-    """The plan of one round."""
+def plan_checked(checked: Checked, fs: ReadFileSystem, without: Collection[str] = ()) -> RepairPlan:
+    """The plan of one round. Partitions and roots `without` have refused to be mended."""
     plan = RepairPlan()
+    is_unclear = {root.place.path for root in checked.roots if root.place.path in without}
     for one in checked.partitions:
+        root_path = one.notes.root or ""
+        plan.notices += [finding for finding in one.notes.findings if finding.code in _NOTICES]
+        if one.place.path in without:
+            is_unclear.add(root_path)
+            continue
         partition = _plan_partition(one, checked, fs, plan.left)
         if not partition.is_empty:
             plan.partitions.append(partition)
-    is_log_sound = all(not one.groups and not one.settle and not one.cuts for one in plan.partitions)
+        if partition.groups or partition.settle or partition.mends or partition.renames:
+            is_unclear.add(root_path)
     for root in checked.roots:
         plan.left += [finding for finding in root.notes.findings if finding.code in _NOT_OURS and _is_bad(finding)]
-        if is_log_sound:  # else it is not known yet where the logs end
-            done = plan_root(root, [one for one in checked.partitions if one.notes.root == root.place.path], plan.left)
+        if root.place.path not in is_unclear:  # else it is not known yet where the logs end
+            here = [one for one in checked.partitions if one.notes.root == root.place.path]
+            done = plan_root(root, here, plan.left)
+            _leave_unmovable(done.set_aside, fs, plan.left)
             if not done.is_empty:
                 plan.roots.append(done)
     return plan
@@ -181,19 +200,25 @@ def _plan_partition(one: PartitionCheck, checked: Checked, fs: ReadFileSystem, l
     plan = PartitionPlan(one)
     bad = [finding for finding in one.notes.findings if _is_bad(finding)]
     left += [finding for finding in bad if finding.code in _NOT_OURS]
+    if one.notes.has("FILE-READ"):
+        return plan  # what a file holds that cannot be read is not known: everything stays
+    plan.owners = [finding for finding in bad if finding.code == "FILE-OWNER"]
     if one.files.leftovers:
         plan.settle = True
         return plan
     plan.set_aside = [finding for finding in bad if finding.code in _CODES_SET_ASIDE]
-    plan.owners = [finding for finding in bad if finding.code == "FILE-OWNER"]
-    plan.gaps = [finding for finding in bad if finding.code == "LOG-GAP" and finding.offsets is not None]
+    _leave_unmovable(plan.set_aside, fs, left)
+    plan.gaps = list(one.gaps)
     if any(finding.code == "PAR-METADATA" for finding in bad):
         plan.topic_id = known_topic_id(fs, one.place.topic_partition.topic, checked.partitions)
         if plan.topic_id is None:
             left += [finding for finding in bad if finding.code == "PAR-METADATA"]
     _plan_log(plan, one, bad, left)
+    if one.is_quorum and not one.is_sound:
+        plan.gaps = []
+        return plan  # loading a log cuts it where it is damaged
     if plan.mends or plan.renames:  # and then look again: what else is wrong may be a consequence
-        return PartitionPlan(one, mends=plan.mends, renames=plan.renames)
+        return PartitionPlan(one, mends=plan.mends, renames=plan.renames, owners=plan.owners)
     bases = {facts.path.rpartition("/")[2].partition(".")[0]: facts.base_offset for facts in one.segments}
     for finding in bad:
         if finding.code.startswith(_REBUILT_KINDS):
@@ -206,6 +231,21 @@ def _plan_partition(one: PartitionCheck, checked: Checked, fs: ReadFileSystem, l
     return plan
 
 
+def _leave_unmovable(findings: list[Finding], fs: ReadFileSystem, left: list[Finding]) -> None:
+    """Links, pipes and the like are not copied: what they lead to may be anything."""
+    if is_local(fs):
+        unmovable = [finding for finding in findings if not _is_plain(finding.file)]
+        left += unmovable
+        findings[:] = [finding for finding in findings if finding not in unmovable]
+
+
+def _is_plain(path: str) -> bool:
+    mode = os.lstat(path).st_mode if os.path.lexists(path) else stat.S_IFREG
+    if stat.S_ISDIR(mode):
+        return all(_is_plain(join(path, name)) for name in os.listdir(path))
+    return stat.S_ISREG(mode)
+
+
 def _known_start(one: PartitionCheck, start: int) -> int:
     """The log start; where no checkpoint can tell, what the leader epochs say."""
     return start if one.log_start is not None else max(start, one.start_by_epochs or 0)
@@ -215,7 +255,7 @@ def _known_start(one: PartitionCheck, start: int) -> int:
 
 
 def _plan_log(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Finding], left: list[Finding]) -> None:
-    if one.place.topic_partition.topic == CLUSTER_METADATA_TOPIC:
+    if one.is_quorum:
         # A metadata log without some of its records is another cluster.
         left += [finding for finding in bad if finding.code.startswith("LOG-") and finding.code != "LOG-GAP"]
         return

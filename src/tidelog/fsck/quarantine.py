@@ -7,30 +7,40 @@
 
 A line of the manifest names the file, the range of bytes, the offsets where they are known, the SHA-256 of the bytes
 and why they were taken out, and by which code. Offsets that are missing from a log because of a repair are looked up
-here by the next check.
+here by the next check. Every repair of every root has a directory of its own, and nothing in one is written over.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
-from tidelog.errors import CorruptionError
-from tidelog.log.files import FileSystem, ReadFile, ReadFileSystem, join, opened, parent_of, read_whole
+from tidelog.errors import CorruptionError, InvalidRequestError, LockedError
+from tidelog.fsck.places import real_path
+from tidelog.fsck.rehearsal import CHUNK, copy_range
+from tidelog.log.files import FileLock, FileSystem, ReadFile, ReadFileSystem, join, opened, parent_of, read_whole
+from tidelog.log.names import LOCK_FILE
 
 __all__ = ["MANIFEST", "Quarantine", "explained_offsets", "quarantine_of"]
 
 MANIFEST = "manifest.jsonl"
-_CHUNK = 4 << 20
 
 
-def quarantine_of(root: str) -> str:
-    """Where the quarantine of a root lies by default."""
-    return f"{root.rstrip('/')}.tidelog"
+def quarantine_of(fs: ReadFileSystem, root: str, wanted: str | None = None) -> str:
+    """Where the quarantine of a root lies: beside it, however the root was named, or where one wants it."""
+    root = real_path(fs, root)
+    if wanted is None:
+        return f"{root}.tidelog"
+    directory = real_path(fs, wanted)
+    if f"{directory}/".startswith(f"{root.rstrip('/')}/"):
+        raise InvalidRequestError(f"{wanted} lies in {root}, where Kafka refuses it: name a quarantine outside")
+    return directory
 
 
 def explained_offsets(fs: ReadFileSystem, directory: str, root: str) -> Mapping[str, Sequence[tuple[int, int]]]:
     """The offsets that repairs of a root have taken out, by the name of the partition directory."""
+    root = real_path(fs, root)
     found: dict[str, list[tuple[int, int]]] = {}
     stat = fs.stat(directory)
     if stat is None or not stat.is_directory:
@@ -40,10 +50,11 @@ def explained_offsets(fs: ReadFileSystem, directory: str, root: str) -> Mapping[
         if fs.stat(path) is None:
             continue
         for line in read_whole(fs, path).splitlines():
-            entry = _entry(line)
-            missing = entry.get("missing_offsets")
-            if missing is not None and entry.get("root") == root:
-                found.setdefault(str(entry.get("partition_directory")), []).append((int(missing[0]), int(missing[1])))
+            match _entry(line):
+                case {"root": r, "partition_directory": str(name), "missing_offsets": [int(first), int(last)]} if (
+                    r == root
+                ):
+                    found.setdefault(name, []).append((first, last))
     return found
 
 
@@ -56,26 +67,36 @@ def _entry(line: bytes) -> dict[str, Any]:
 
 
 class Quarantine:
-    """One repair's part of the quarantine. Nothing is created before something is put in."""
+    """The part that one repair of one root has in the quarantine. Nothing is created before something is put in."""
 
     def __init__(self, fs: FileSystem, directory: str, root: str, stamp: str) -> None:
-        self.path = join(directory.rstrip("/"), stamp)
+        self.path = join(directory, stamp)
         self.pieces = 0
         self.bytes = 0
         self._fs = fs
-        self._root = root
+        self._given_root = root
+        self._root = real_path(fs, root)
+        self._lock: FileLock | None = None  # so that the directory is nobody else's
         self._end = 0  # of the manifest
+        self._kept: dict[str, str] = {}  # SHA-256 by piece
 
     @property
     def is_used(self) -> bool:
         """Whether something was put in or written down."""
         return self._end > 0
 
+    def close(self) -> None:
+        """Nothing more is put in."""
+        if self._lock is not None:
+            try:
+                self._fs.remove(join(self.path, LOCK_FILE))
+            finally:
+                self._lock.release()
+
     def keep_bytes(self, file: ReadFile, position: int, size: int, *, code: str, why: str, **more: Any) -> None:
         """Keep a range of a file."""
         name = f"{self._name_of(file.path)}@{position}+{size}"
-        digest = self._copy(file, position, size, join(self.path, name))
-        self._note(name, file.path, position, size, digest, code, why, more)
+        self._keep(name, file, position, size, code, why, more)
 
     def keep_file(self, path: str, *, code: str, why: str, **more: Any) -> None:
         """Keep a whole file, or a directory and all that is in it. It stays where it is."""
@@ -86,40 +107,59 @@ class Quarantine:
             for name in self._fs.list(path):
                 self.keep_file(join(path, name), code=code, why=why)
             return
-        name = self._name_of(path)
         with opened(self._fs.open(path)) as file:
-            digest = self._copy(file, 0, file.size, join(self.path, name))
-            self._note(name, path, 0, file.size, digest, code, why, more)
+            self._keep(self._name_of(path), file, 0, file.size, code, why, more)
 
     def note_missing(self, path: str, first: int, last: int, *, code: str, why: str) -> None:
         """Write down that offsets are no longer in a log."""
         self._note(None, path, None, None, None, code, why, {"missing_offsets": [first, last]})
 
     def _name_of(self, path: str) -> str:
-        below = path.removeprefix(f"{self._root.rstrip('/')}/")
+        below = path.removeprefix(f"{self._given_root.rstrip('/')}/")
         return below if below != path else path.strip("/")
 
-    def _copy(self, source: ReadFile, position: int, size: int, path: str) -> str:
+    def _keep(
+        self, name: str, source: ReadFile, position: int, size: int, code: str, why: str, more: Mapping[str, Any]
+    ) -> None:
+        """Copy bytes, and write it down; what lies there already as it is now is not copied again."""
+        digest = _digest(source, position, size)
+        if self._kept.get(name) == digest:
+            return
+        piece = next(
+            one for number in count(1) if (one := name if number == 1 else f"{name}~{number}") not in self._kept
+        )
+        self._occupy()
+        path = join(self.path, piece)
         self._make_directory(parent_of(path))
-        digest = hashlib.sha256()
         target = self._fs.open_write(path)
         try:
             target.resize(0)
-            done = 0
-            while done < size:
-                data = source.read(position + done, min(_CHUNK, size - done))
-                if not data:
-                    raise CorruptionError(f"{source.path}: it became shorter while it was copied")
-                target.write_at(done, data)
-                digest.update(data)
-                done += len(data)
+            copy_range(source, position, size, target, 0)
             target.sync()
         finally:
             target.close()
         self._fs.sync_directory(parent_of(path))
         self.pieces += 1
         self.bytes += size
-        return digest.hexdigest()
+        self._note(piece, source.path, position, size, digest, code, why, more)
+        self._kept[piece] = digest
+
+    def _occupy(self) -> None:
+        """Find a directory that no other repair has, or has had."""
+        if self._lock is not None:
+            return
+        first = self.path
+        for number in count(1):
+            self.path = first if number == 1 else f"{first}-{number}"
+            self._make_directory(self.path)
+            try:
+                lock = self._fs.lock(join(self.path, LOCK_FILE))
+            except LockedError:
+                continue
+            if set(self._fs.list(self.path)) <= {LOCK_FILE}:
+                self._lock = lock
+                return
+            lock.release()
 
     def _make_directory(self, path: str) -> None:
         missing = []
@@ -141,10 +181,12 @@ class Quarantine:
         why: str,
         more: Mapping[str, Any],
     ) -> None:
+        self._occupy()
+        below = path.removeprefix(f"{self._given_root.rstrip('/')}/")
         entry = {
             "root": self._root,
             "partition_directory": parent_of(path).rpartition("/")[2],
-            "file": path,
+            "file": join(self._root, below) if below != path else path,
             "position": position,
             "size": size,
             "piece": piece,
@@ -153,7 +195,6 @@ class Quarantine:
             "why": why,
             **more,
         }
-        self._make_directory(self.path)
         manifest = self._fs.open_write(join(self.path, MANIFEST))
         try:
             line = json.dumps(entry, ensure_ascii=False).encode() + b"\n"
@@ -163,3 +204,15 @@ class Quarantine:
         finally:
             manifest.close()
         self._fs.sync_directory(self.path)
+
+
+def _digest(source: ReadFile, position: int, size: int) -> str:
+    digest = hashlib.sha256()
+    done = 0
+    while done < size:
+        data = source.read(position + done, min(CHUNK, size - done))
+        if not data:
+            raise CorruptionError(f"{source.path}: it became shorter while it was copied")
+        digest.update(data)
+        done += len(data)
+    return digest.hexdigest()

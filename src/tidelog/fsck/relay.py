@@ -6,23 +6,34 @@ or the next repair, finds the old segments or the new ones. Indexes are not writ
 recovered by whoever loads it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from tidelog.errors import TidelogError
 from tidelog.fsck.plan import NewSegment
+from tidelog.fsck.rehearsal import copy_range
 from tidelog.log.files import FileSystem, join, opened
 from tidelog.log.names import CLEANED, DELETED, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP, file_name
 
 __all__ = ["replace_group"]
 
-_CHUNK = 4 << 20
 
+def replace_group(
+    fs: FileSystem, directory: str, group: Sequence[NewSegment], last_base: int, on_change: Callable[[], None]
+) -> None:
+    """Replace segments in one step. One that has nothing left goes, unless it is the last of the log.
 
-def replace_group(fs: FileSystem, directory: str, group: Sequence[NewSegment], last_base: int) -> None:
-    """Replace segments in one step. One that has nothing left goes, unless it is the last of the log."""
+    If there is no room for the new ones, nothing has happened. `on_change` is called before something does.
+    """
     kept = [segment for segment in group if segment.pieces or segment.base_offset == last_base]
-    for segment in kept:
-        _write(fs, directory, segment)
-    fs.sync_directory(directory)
+    try:
+        for segment in kept:
+            _write(fs, directory, segment)
+        fs.sync_directory(directory)
+    except TidelogError:
+        for segment in kept:
+            fs.remove(join(directory, file_name(segment.base_offset, LOG_SUFFIX)) + CLEANED)
+        raise
+    on_change()
     for segment in reversed(kept):
         path = join(directory, file_name(segment.base_offset, LOG_SUFFIX))
         fs.rename(path + CLEANED, path + SWAP)
@@ -48,11 +59,10 @@ def _write(fs: FileSystem, directory: str, segment: NewSegment) -> None:
         target.resize(0)
         end = 0
         for piece in segment.pieces:
+            size = piece.end - piece.start
             with opened(fs.open(piece.path)) as source:
-                for start in range(piece.start, piece.end, _CHUNK):
-                    data = source.read(start, min(_CHUNK, piece.end - start))
-                    target.write_at(end, data)
-                    end += len(data)
+                copy_range(source, piece.start, size, target, end)
+            end += size
         target.sync()
     finally:
         target.close()

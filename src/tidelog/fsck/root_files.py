@@ -19,6 +19,7 @@ from tidelog.log.names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
+    LOAD_JOURNAL,
     LOCK_FILE,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
@@ -133,6 +134,8 @@ class RootFiles:
                 if name != REMOTE_INDEX_CACHE and not _is_partition(name):
                     remedy = "give the broker a directory inside this mount" if name == LOST_AND_FOUND else None
                     self.notes.add("ROOT-FOREIGN", path, "its name is not topic-partition", remedy=remedy)
+            elif name == LOAD_JOURNAL:
+                self.notes.add("ROOT-LOAD", path, "a load into this root was not brought to its end")
             elif name not in _KNOWN_FILES and not name.endswith(".tmp"):
                 self.notes.add("ROOT-FILE", path, "not a file of a broker")
 

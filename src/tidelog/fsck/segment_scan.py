@@ -1,109 +1,45 @@
 """Reading a `.log` file from its first byte to its last: which batches are sound, and where there is something else.
 
-The file is read in windows small enough to stay in the processor's cache; kernels find the headers and compare the
-checksums, and with `deep` walk over every record. What is known of the sound batches is kept in columns, some 60 bytes
-a batch, for everything that is compared with the log afterwards.
+The file is skimmed in windows small enough to stay in a core's cache, one call of a kernel each: it compares checksums,
+with `deep` walks over every record, and notes the headers. Whatever is out of the ordinary (damage, old formats,
+compressed records to be walked over, a torn end) is read the long way, which alone would come to the same result. What
+is known of the sound batches is kept in columns, 80 bytes a batch, for everything that is compared with the log
+afterwards.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from mmap import PAGESIZE, mmap
+from typing import Any
 
 import numpy as np
 
 from tidelog.errors import CorruptionError, InvalidRecordError, TidelogError, UnsupportedError
-from tidelog.fsck.resync import Resync, is_zero
-from tidelog.kernels.bodies import locate
+from tidelog.fsck.segment_facts import Batches, Damage, ProducerStep, SegmentFacts
 from tidelog.kernels.buffers import address_of
-from tidelog.kernels.decode import BODY_WORDS, ROW_SIZE
-from tidelog.kernels.headers import (
-    BATCH_ROW,
-    HeaderScan,
-    Seen,
-    StopReason,
-    check_batches,
-    check_headers,
-    scan,
-    scan_headers,
-)
+from tidelog.kernels.decode import ROW_SIZE
+from tidelog.kernels.headers import BATCH_ROW, HeaderScan, Seen, StopReason, check_headers, scan_headers
 from tidelog.kernels.memory import SLACK
-from tidelog.kernels.record_walk import COLUMNS, BatchVerdict, header_columns, verdict_of, walk, walk_records
+from tidelog.kernels.record_walk import COLUMNS, BatchVerdict, header_columns, look_through, verdict_of, walk_records
 from tidelog.log.batch_info import CONTROL, TRANSACTIONAL, BatchInfo, batch_info
 from tidelog.log.batch_windows import BatchWindow
 from tidelog.log.files import ReadFile
 from tidelog.log.producer_rebuild import worth_replaying
-from tidelog.records.batch import MAGIC, PREFIX_SIZE, RecordBatch
+from tidelog.records.batch import BATCH_HEADER_SIZE, MAGIC, PREFIX_SIZE, RecordBatch
 from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC, batch_of
 from tidelog.records.compression import Codec
-from tidelog.records.control import EndTxnMarker, end_txn_marker_of
+from tidelog.records.control import end_txn_marker_of
 from tidelog.records.legacy import MIN_MESSAGE_SIZE
+from tidelog.view.resync import Resync, is_zero
 
 __all__ = ["Batches", "Damage", "ProducerStep", "SegmentFacts", "scan_segment"]
 
 _WINDOW = 2 << 20
-_USUAL_BATCH = 256  # bytes; windows of smaller ones are read the long way
+_IN_CACHE = 512 << 10  # bytes that a core still has near when they have been read
+_USUAL_BATCH = 4096
+_TOLD_AT_ONCE = 4 << 20
 _REPLAYED_AT_ONCE = 1024
-_COMPRESSED, _UNUSUAL = int(Seen.COMPRESSED), int(Seen.LEGACY | Seen.WRONG_CHECKSUM)  # flags cost more than numbers
 _LARGEST_CODEC = max(int(codec) for codec in Codec)
 _CODEC_BITS = 0x07
-
-Batches = np.ndarray[Any, np.dtype[Any]]
-
-
-class Damage(NamedTuple):
-    """Bytes that are no sound batch."""
-
-    position: int
-    size: int
-    code: str
-    why: str
-    right_magic: int | None = None  # with which it would be a sound batch
-
-    @property
-    def end(self) -> int:
-        return self.position + self.size
-
-
-class ProducerStep(NamedTuple):
-    """A batch that changes what is known of producers."""
-
-    batch: BatchInfo
-    marker: EndTxnMarker | None
-
-
-class SegmentFacts:
-    """What lies in a `.log` file."""
-
-    def __init__(self, path: str, base_offset: int, size: int) -> None:
-        self.path = path
-        self.base_offset = base_offset
-        self.size = size
-        self.batches: Batches = np.empty(0, COLUMNS)
-        self.damage: list[Damage] = []
-        self.odd_times: list[tuple[int, str]] = []  # positions of batches whose header names another largest timestamp
-        self.steps: list[ProducerStep] = []
-        self.records = 0
-        self.has_producers = False
-
-    @property
-    def next_offset(self) -> int:
-        """The offset behind the last sound batch."""
-        return int(self.batches["last"][-1]) + 1 if len(self.batches) else self.base_offset
-
-    @property
-    def sound_end(self) -> int:
-        """Where the last sound batch ends."""
-        return int(self.batches["position"][-1] + self.batches["size"][-1]) if len(self.batches) else 0
-
-    @property
-    def max_timestamp_ms(self) -> int:
-        return int(self.batches["time"].max()) if len(self.batches) else -1
-
-    @property
-    def looks_compacted(self) -> bool:
-        """Whether a batch holds fewer records than it was written with."""
-        batches = self.batches[self.batches["magic"] >= MAGIC]
-        is_short = batches["count"] < batches["last"] - batches["first"] + 1
-        return bool(is_short.any() or (batches["attributes"] & 0x40).any())
 
 
 def scan_segment(
@@ -113,9 +49,13 @@ def scan_segment(
     deep: bool = False,
     on_bytes: Callable[[int], None] = lambda count: None,
     window: int = _WINDOW,
+    quick: bool = True,
 ) -> SegmentFacts:
-    """Read a segment to its end, over whatever damage there is."""
-    return _Scan(file, base_offset, deep, on_bytes).run(window)
+    """Read a segment to its end, over whatever damage there is.
+
+    `quick` is how it is always done; without it nothing is skimmed, and the result is the same.
+    """
+    return _Scan(file, base_offset, deep, on_bytes).run(window, quick=quick)
 
 
 class _Scan:
@@ -126,65 +66,71 @@ class _Scan:
         self._deep = deep
         self._on_bytes = on_bytes
         self._resync = Resync(file, self._size, base_offset)
-        self._parts: list[Batches] = []
-        self._rows: list[Any] = []  # headers that are not yet among the parts, and where they stand
-        self._positions: list[Any] = []
+        self._parts: list[Any] = []  # columns of sound batches
+        self._headers = _Headers(self._size)  # of batches that are not yet among the parts
         self._has_legacy = False
-        self._skimmed = 0  # how many batches the table holds
+        self._room = memoryview(b"")  # for windows that are not skimmed
+        self._told = 0
 
-    def run(self, window: int) -> SegmentFacts:
-        room = bytearray(min(window, self._size) + SLACK)  # a walk may read a little behind the last record
-        self._table = _Table(room)
+    def run(self, window: int, *, quick: bool) -> SegmentFacts:
+        room = _Room(min(window, _IN_CACHE))
         position = 0
         while position < self._size:
-            target = memoryview(room)[: min(len(room) - SLACK, self._size - position)]
-            data = target[: self._file.read_into(position, target)]
-            taken, is_stuck = self._skim(data), False
-            if taken:
-                self._keep(position)
-            else:
-                taken, is_stuck = self._take(data, position)
-            if taken:
-                self._on_bytes(taken)
-                position += taken
-            elif not is_stuck and len(data) == len(target) and position + len(data) < self._size:
-                room = bytearray(min(2 * len(room), self._size - position) + SLACK)  # a batch larger than the window
-                self._table = _Table(room)
-                continue
-            if not taken or is_stuck:
-                behind = self._step_over(position)
-                self._on_bytes(behind - position)
-                position = behind
+            if quick:
+                position, room = self._skim(position, room)
+                self._tell(position)
+            if position < self._size:
+                position = self._read_on(position, window)
+                self._tell(position)
         self._settle_run()
-        self.facts.batches = np.concatenate(self._parts) if self._parts else self.facts.batches
+        self.facts.batches = Batches.joined(self._parts)
         self.facts.damage.sort()
         return self.facts
 
+    def _tell(self, position: int) -> None:
+        self._on_bytes(position - self._told)
+        self._told = position
+
     # -- sound batches -------------------------------------------------------------------------------------------
 
-    def _skim(self, data: memoryview) -> int:
-        """Look through a window in which nothing is out of the ordinary, in two or three calls; else 0."""
-        table = self._table
-        address, size = table.window, len(data)
-        found, end, reason, seen, _ = scan(address, size, table.rows, table.positions, table.checksums, table.capacity)
-        self._skimmed = found
-        if not found or reason or seen & _UNUSUAL:
-            return 0
-        if not self._deep:
-            wrong = check_batches(address, table.rows, table.positions, table.checksums, found)
-            return 0 if wrong else end
-        if seen & _COMPRESSED:
-            return 0
-        locate(address, size, table.rows, table.positions, found, table.bodies)
-        walk(table.rows, table.bodies, found, 1, table.checksums)
-        return 0 if table.memory[table.checksums_at : table.checksums_at + found].any() else end
+    def _skim(self, position: int, room: "_Room") -> tuple[int, "_Room"]:
+        """Look through the file, one call for each window, as far as nothing is out of the ordinary.
 
-    def _keep(self, position: int) -> None:
-        """Keep the headers that were skimmed."""
-        memory, found = self._table.memory, self._skimmed
-        self._rows.append(memory[: ROW_SIZE * found].copy())
-        at = self._table.positions_at
-        self._positions.append(memory[at : at + 8 * found].view(np.int64) + position)
+        Gives back where that ends, and the room for the next time: it grows where batches are larger than windows.
+        """
+        headers, deep = self._headers, int(self._deep)
+        read_into, look = self._file.read_into, look_through.compiled
+        at = position - position % PAGESIZE  # where the window begins
+        while True:
+            left = self._size - at
+            size = read_into(at, room.window if left >= room.size else room.window[:left])
+            rows, positions = headers.room_for(room.most_batches)
+            found, end, is_odd = look(room.address, position - at, size, at, rows, positions, deep)
+            headers.count += found
+            position = at + end
+            at += size
+            if is_odd or at >= self._size or size < room.size:
+                return position, room
+            if at - position > room.size:
+                if room.size >= _WINDOW:
+                    return position, room
+                room, at = _Room(2 * room.size), position - position % PAGESIZE
+            elif position - self._told >= _TOLD_AT_ONCE:
+                self._tell(position)
+
+    def _read_on(self, position: int, window: int) -> int:
+        """Take in what is at the start of a window, whatever it is; where to go on."""
+        while True:
+            if len(self._room) < window:
+                self._room = memoryview(mmap(-1, window))
+            target = self._room[: min(window, self._size - position)]
+            data = target[: self._file.read_into(position, target)]
+            taken, is_stuck = self._take(data, position)
+            if taken and not is_stuck:
+                return position + taken
+            if is_stuck or len(data) < len(target) or position + len(data) >= self._size:
+                return self._step_over(position + taken)
+            window *= 2  # a batch is larger
 
     def _take(self, data: memoryview, position: int) -> tuple[int, bool]:
         """Take in the sound batches at the start of a window: how many bytes, and whether something else follows."""
@@ -217,8 +163,7 @@ class _Scan:
                 verdicts = walk_records(data, run).verdicts
             if verdicts.any():
                 run = self._without_broken(data, position, run, verdicts)
-        self._rows.append(np.ascontiguousarray(run.rows).view(np.uint8))
-        self._positions.append(run.positions + position)
+        self._headers.append(run.rows, run.positions + position)
 
     def _without_broken(self, data: memoryview, position: int, run: HeaderScan, verdicts: Any) -> HeaderScan:
         """Note what a walk over the records found; the batches that can be read."""
@@ -231,21 +176,22 @@ class _Scan:
 
     def _settle_run(self) -> None:
         """Make columns of the headers that were kept."""
-        if not self._rows:
+        if not self._headers.count:
             return
-        rows, positions = np.concatenate(self._rows).view(BATCH_ROW), np.concatenate(self._positions)
-        self._rows, self._positions = [], []
-        batches, odd = header_columns(rows, positions)
+        rows, positions = self._headers.take()
+        columns, odd = header_columns(rows, positions)
         if odd:
+            batches = Batches(columns)
             is_odd = (batches["attributes"] & _CODEC_BITS > _LARGEST_CODEC) | (batches["last"] < batches["first"])
             is_odd |= batches["magic"] > MAGIC
             for index in np.flatnonzero(is_odd).tolist():
                 self._refuse(rows[index], int(positions[index]))
-            rows, positions, batches = rows[~is_odd], positions[~is_odd], batches[~is_odd]
+            rows, positions, columns = rows[~is_odd], positions[~is_odd], columns[:, ~is_odd]
+        batches = Batches(columns)
         if len(batches) and batches["producer"].max() >= 0:
             self._note_producers(rows, positions)
         self.facts.records += int(np.maximum(batches["count"], 0).sum())
-        self._parts.append(batches)
+        self._parts.append(columns)
 
     def _refuse(self, row: Any, position: int) -> None:
         """Note a batch whose checksum holds and whose records, or version, do not."""
@@ -264,8 +210,7 @@ class _Scan:
 
     def _take_legacy(self, data: memoryview, position: int, run: HeaderScan) -> None:
         self._has_legacy = True
-        batches = np.empty(len(run.rows), COLUMNS)
-        taken = 0
+        batches = []
         for index, start in enumerate(run.positions.tolist()):
             try:
                 info = batch_info(data, start, position + start)
@@ -278,12 +223,13 @@ class _Scan:
             except (CorruptionError, UnsupportedError) as error:
                 self._damage(position + start, int(run.sizes[index]), "LOG-RECORDS", str(error))
                 continue
-            batches[taken] = (
-                info.position, info.size, first, info.last_offset, info.max_timestamp_ms,
-                -1, -1, info.attributes, info.magic, -1,
+            batches.append(
+                (
+                    info.position, info.size, first, info.last_offset, info.max_timestamp_ms,
+                    -1, -1, info.attributes, info.magic, -1,
+                )
             )  # fmt: skip
-            taken += 1
-        self._parts.append(batches[:taken])
+        self._parts.append(np.array(batches, np.int64).reshape(-1, len(COLUMNS)).T)
 
     def _note_producers(self, rows: Any, positions: Any) -> None:
         """Keep the batches that a replay of producers needs: all of them only where everything is looked at."""
@@ -321,8 +267,14 @@ class _Scan:
         is_frame = len(head) == HEADER_SIZE_UP_TO_MAGIC < left and MIN_MESSAGE_SIZE <= length <= left - PREFIX_SIZE
         frame_end = position + PREFIX_SIZE + length
         if is_frame and (self._resync.sound_at(frame_end) is not None or self._is_end(frame_end)):
+            swallowed = self._resync.swallowed(position + 1, frame_end)
+            if swallowed is not None:
+                why = f"a batch length of {length} covers the batches behind it"
+                return self._damage(position, swallowed - position, "LOG-LENGTH", why)
             return self._damage(position, frame_end - position, *self._fault(position, frame_end))
-        behind = self._resync.next_sound(position + 1, legacy=self._has_legacy or not (self._parts or self._rows))
+        behind = self._resync.next_sound(
+            position + 1, legacy=self._has_legacy or not (self._parts or self._headers.count)
+        )
         if behind is not None:
             code, why = ("LOG-LENGTH", f"a batch length of {length} leads nowhere")
             return self._damage(position, behind - position, code, why)
@@ -353,20 +305,51 @@ class _Scan:
         return position + size
 
 
-class _Table:
-    """Memory that the kernels fill anew for each window. It has room for batches of a usual size."""
+class _Room:
+    """Memory for a window, small enough to stay in the cache of a core, with as much before it.
 
-    def __init__(self, window: bytearray) -> None:
-        self.capacity = len(window) // _USUAL_BATCH + 64
-        self.window, _ = address_of(window)
-        self.positions_at = ROW_SIZE * self.capacity
-        bodies_at = self.positions_at + 8 * self.capacity
-        self.checksums_at = bodies_at + 8 * BODY_WORDS * self.capacity
-        self.memory = np.empty(self.checksums_at + self.capacity, np.uint8)
-        self.rows = self.memory.ctypes.data
-        self.positions = self.rows + self.positions_at
-        self.bodies = self.rows + bodies_at
-        self.checksums = self.rows + self.checksums_at
+    It begins where a page does, as the windows do in the file: the system copies many times slower between some other
+    pairs of places.
+    """
+
+    def __init__(self, least: int) -> None:
+        self.size = -(-least // PAGESIZE) * PAGESIZE
+        memory = memoryview(mmap(-1, 2 * self.size + SLACK))  # a walk may read a little behind the last record
+        self.window = memory[self.size : 2 * self.size]
+        self.address, _ = address_of(self.window)
+        self.most_batches = 2 * self.size // BATCH_HEADER_SIZE + 1
+
+
+class _Headers:
+    """The headers of version 2 batches as they stand in the file, and where: a table that grows."""
+
+    def __init__(self, size: int) -> None:
+        self.count = 0
+        self._allocate(size // _USUAL_BATCH + 1)
+
+    def _allocate(self, capacity: int) -> None:
+        self._rows, self._positions = np.empty(capacity, BATCH_ROW), np.empty(capacity, np.int64)
+        self._addresses = self._rows.ctypes.data, self._positions.ctypes.data
+
+    def room_for(self, batches: int) -> tuple[int, int]:
+        """The addresses of the next row and the next position, behind which there is room for so many."""
+        if self.count + batches > len(self._rows):
+            rows, positions = self._rows, self._positions
+            self._allocate(2 * len(rows) + batches)
+            self._rows[: self.count], self._positions[: self.count] = rows[: self.count], positions[: self.count]
+        rows_at, positions_at = self._addresses
+        return rows_at + ROW_SIZE * self.count, positions_at + 8 * self.count
+
+    def append(self, rows: Any, positions: Any) -> None:
+        self.room_for(len(rows))
+        behind = self.count + len(rows)
+        self._rows[self.count : behind], self._positions[self.count : behind] = rows, positions
+        self.count = behind
+
+    def take(self) -> tuple[Any, Any]:
+        """All of them; there are none then."""
+        count, self.count = self.count, 0
+        return self._rows[:count], self._positions[:count]
 
 
 def _right_magic(data: bytes) -> int | None:
@@ -390,7 +373,3 @@ def _words(run: HeaderScan, data: memoryview, index: int) -> str:
 
 def _first(which: np.ndarray[Any, np.dtype[np.bool_]]) -> int | None:
     return int(which.argmax()) if which.any() else None
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    return min((number for number in (one, other) if number is not None), default=None)

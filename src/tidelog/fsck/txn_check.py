@@ -1,15 +1,15 @@
 """Findings about transaction indexes, compared with the markers in the log."""
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tidelog.fsck.notes import Notes
-from tidelog.fsck.segment_scan import ProducerStep
+from tidelog.fsck.segment_scan import ProducerStep, SegmentFacts
 from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.records.control import ControlType
 
-__all__ = ["ExpectedTxn", "TxnReplay", "check_txn_index"]
+__all__ = ["ExpectedTxn", "TxnReplay", "check_txn_index", "note_lost_markers"]
 
 _ENTRY = struct.Struct(">hqqqq")
 
@@ -27,6 +27,11 @@ class TxnReplay:
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}  # first offset by producer
+
+    @property
+    def open(self) -> Sequence[tuple[int, int]]:
+        """Producers whose transactions have no end, and where those began."""
+        return sorted(self._open.items())
 
     def aborted_in(self, steps: Sequence[ProducerStep]) -> Iterator[ExpectedTxn]:
         """The ABORT markers of the next segment."""
@@ -105,3 +110,37 @@ def _fault(entry: AbortedTxnEntry, marker: ExpectedTxn | None, first_offset: int
     if entry != marker.entry and not (entry.last_stable_offset < first_offset and entry[:3] == marker.entry[:3]):
         return f"it says {tuple(entry)}, the log says {tuple(marker.entry)}"
     return None
+
+
+def note_lost_markers(
+    notes: Notes,
+    segments: Sequence[SegmentFacts],
+    indexes: Iterable[tuple[str, bytes | None]],
+    missing: Sequence[tuple[int, int]],
+) -> None:
+    """Tell which transactions have lost, or may have lost, their end with the offsets that are `missing`.
+
+    An index that names a marker among them tells so for certain. A transaction that is open at the end of the log, and
+    that began before them, may have ended there.
+    """
+    if not missing:
+        return
+    for path, data in indexes:
+        for fields in _ENTRY.iter_unpack((data or b"")[: len(data or b"") // _ENTRY.size * _ENTRY.size]):
+            entry = AbortedTxnEntry(*fields[1:])
+            if any(first <= entry.last_offset <= last for first, last in missing):
+                message = (
+                    f"the marker at {entry.last_offset} that aborts the transaction of {entry.producer_id} is lost"
+                )
+                notes.add("TXN-MARKER", path, message, offsets=(entry.first_offset, entry.last_offset))
+    replay = TxnReplay()
+    for facts in segments:
+        for _ in replay.aborted_in(facts.steps):
+            pass
+    for producer_id, begun in replay.open:
+        lost = [one for one in missing if one[0] > begun]
+        if lost:
+            message = (
+                f"the transaction of producer {producer_id} is open: its end may be among {lost[0][0]} to {lost[-1][1]}"
+            )
+            notes.add("TXN-MARKER", segments[-1].path, message, offsets=(begun, begun))

@@ -15,13 +15,26 @@ from tidelog.kernels.bodies import open_bodies
 from tidelog.kernels.crc32c import crc32c_at
 from tidelog.kernels.decode import BODY_WORDS, ROW_SIZE, skip_headers
 from tidelog.kernels.headers import HeaderScan, Seen
-from tidelog.kernels.memory import big_i16, big_i32, big_i64, big_u32, load_u8, opaque, put_word, store_8, word_at
-from tidelog.kernels.runtime import inner, kernel
-from tidelog.kernels.varint import varint_at, varlong_at
+from tidelog.kernels.memory import (
+    big_i16,
+    big_i32,
+    big_i64,
+    big_u32,
+    copy_bytes,
+    load_i64,
+    load_u8,
+    opaque,
+    put_word,
+    store_8,
+    word_at,
+)
+from tidelog.kernels.runtime import inlined, inner, kernel
+from tidelog.kernels.varint import fold, varint_at, varlong_at
 from tidelog.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER_SIZE, MAGIC, PREFIX_SIZE, RecordBatch
+from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC
 from tidelog.records.compression import Codec
 
-__all__ = ["COLUMNS", "BatchVerdict", "RecordWalk", "header_columns", "verdict_of", "walk_records"]
+__all__ = ["COLUMNS", "BatchVerdict", "RecordWalk", "header_columns", "look_through", "verdict_of", "walk_records"]
 
 
 class BatchVerdict(IntEnum):
@@ -43,28 +56,34 @@ class RecordWalk(NamedTuple):
 
 # Kernels take plain numbers.
 _SOUND, _WRONG_CHECKSUM, _BROKEN, _WRONG_OFFSETS, _WRONG_TIME = (int(verdict) for verdict in BatchVerdict)
-COLUMNS = np.dtype(
-    [
-        (name, "i8")
-        for name in (
-            "position", "size", "first", "last", "time", "epoch", "count", "attributes", "magic", "producer",
-        )
-    ]
-)  # fmt: skip
-_COLUMN_BYTES = COLUMNS.itemsize
+COLUMNS = ("position", "size", "first", "last", "time", "epoch", "count", "attributes", "magic", "producer")
 _LARGEST_CODEC = max(int(codec) for codec in Codec)
 _UNDER_CRC = BATCH_HEADER_SIZE - ATTRIBUTES_POSITION
+
+# Of three numbers that stand one behind the other, one byte each or two, two and one: the bits that say "goes on".
+_ENDS_OF_1_1_1 = 0x80_80_80
+_ENDS_OF_2_2_1 = 0x80_80_80_80_80
+_GOES_ON_IN_2_2_1 = 0x00_00_80_00_80
+
+
+@inlined
+def _unfold(value: int) -> int:
+    return value >> 1 ^ -(value & 1)
 
 
 @inner
 def walk_one(header: int, address: int, end: int) -> int:
-    """Walk over the records between two addresses, behind which SLACK bytes may be read."""
+    """Walk over the records between two addresses, behind which SLACK bytes may be read.
+
+    As in decode.py, a field is read first and compared with the record's end afterwards. Deltas of offsets and the size
+    of a key are left folded, as they are written: an odd one is negative.
+    """
     is_append_time = load_u8(header + 22) & 8
     base_timestamp = big_i64(header + 27)
     most = big_i32(header + 23)
     count = big_i32(header + 57)
     max_timestamp = -1
-    lowest = 0
+    signs = 0
     highest = 0
     if count < 0:
         return _BROKEN
@@ -74,31 +93,48 @@ def walk_one(header: int, address: int, end: int) -> int:
             return _BROKEN
         record_end = address + size
         next_record = opaque(record_end)  # see decode.py
-        time_delta, address = varlong_at(address + 1)
-        if address > record_end:
-            return _BROKEN
-        delta, address = varint_at(address)
-        if address > record_end:
-            return _BROKEN
-        lowest = min(lowest, delta)
+        fields = load_i64(address + 1)  # the first three: nearly always one byte each, or two, two and one
+        if fields & _ENDS_OF_1_1_1 == 0:
+            time_delta = _unfold(fields & 0x7F)
+            delta = fields >> 8 & 0x7F
+            key = fields >> 16 & 0x7F
+            address += 4
+        elif fields & _ENDS_OF_2_2_1 == _GOES_ON_IN_2_2_1:
+            time_delta = _unfold(fields & 0x7F | fields >> 1 & 0x3F80)
+            delta = fields >> 16 & 0x7F | fields >> 17 & 0x3F80
+            key = fields >> 32 & 0x7F
+            address += 6
+        else:
+            time_delta, address = varlong_at(address + 1)
+            if address > record_end:
+                return _BROKEN
+            delta, address = varint_at(address)
+            if address > record_end:
+                return _BROKEN
+            delta = fold(delta)
+            key, address = varint_at(address)
+            key = fold(key)
+        signs |= delta
         highest = max(highest, delta)
-        size, address = varint_at(address)
+        size = _unfold(key)
         if size > record_end - address:
             return _BROKEN
         size, address = varint_at(address + (size & ~(size >> 63)))  # a null takes no bytes
         if size > record_end - address:
             return _BROKEN
-        size, address = varint_at(address + (size & ~(size >> 63)))
-        if size:
-            address = skip_headers(address, record_end, size)
-        if address != record_end:
-            return _BROKEN
+        address += size & ~(size >> 63)
+        if address + 1 != record_end or load_u8(address) != 0:  # else there is nothing but that there are no headers
+            size, address = varint_at(address)
+            if size:
+                address = skip_headers(address, record_end, size)
+            if address != record_end:
+                return _BROKEN
         max_timestamp = max(max_timestamp, base_timestamp + time_delta)
         address = next_record
     if count != 0:
         if address != end:
             return _BROKEN
-        if lowest < 0 or highest > most:
+        if signs & 1 or highest >> 1 > most:
             return _WRONG_OFFSETS
         if not is_append_time and max_timestamp != big_i64(header + 35):
             return _WRONG_TIME
@@ -126,33 +162,70 @@ def walk(headers: int, bodies: int, batches: int, verify: int, verdicts: int) ->
     return records
 
 
+@kernel("UniTuple(int64, 3)(int64, int64, int64, int64, int64, int64, int64)")
+def look_through(
+    window: int, start: int, end: int, position: int, rows: int, positions: int, deep: int
+) -> tuple[int, int, int]:
+    """Take in the batches between two places of a window whose first byte stands at `position` of a file.
+
+    That is: compare their checksums, with `deep` walk over their records, and note their headers and positions, for
+    which the caller has made room. It ends before the first batch about which anything is out of the ordinary, and at
+    one that is not all there. Of that the bytes which are there are copied before the window, if they are not more than
+    the window is large, so that the next part of the file can be read behind them.
+
+    Gives back how many batches there were, where the next one begins in the window, and whether that one is odd.
+    """
+    address = window + start
+    stop = window + end
+    found = 0
+    while stop - address > HEADER_SIZE_UP_TO_MAGIC:
+        size = big_i32(address + 8) + PREFIX_SIZE
+        if load_u8(address + 16) != MAGIC or size < BATCH_HEADER_SIZE:
+            return found, address - window, 1
+        if size > stop - address:
+            break
+        if deep and load_u8(address + 22) & 7:
+            return found, address - window, 1
+        if crc32c_at(address + ATTRIBUTES_POSITION, size - ATTRIBUTES_POSITION) != big_u32(address + 17):
+            return found, address - window, 1
+        if deep and walk_one(address, address + BATCH_HEADER_SIZE, address + size) != _SOUND:
+            return found, address - window, 1
+        copy_bytes(rows + found * ROW_SIZE, address, BATCH_HEADER_SIZE)
+        put_word(positions, found, position + address - window)
+        address += size
+        found += 1
+    left = stop - address
+    if 0 < left <= end:
+        copy_bytes(window - left, address, left)
+    return found, address - window, 0
+
+
 @kernel("int64(int64, int64, int64, int64)")
 def fill_columns(rows: int, positions: int, count: int, target: int) -> int:
-    """Write ten words for each of `count` version 2 headers: see COLUMNS. How many of them cannot be."""
+    """Write ten columns of `count` words, of as many version 2 headers: see COLUMNS. How many of them cannot be."""
     odd = 0
     for index in range(count):
         row = rows + index * ROW_SIZE
-        words = target + index * _COLUMN_BYTES
         delta = big_i32(row + 23)
         attributes = big_i16(row + 21)
         magic = load_u8(row + 16)
-        put_word(words, 0, word_at(positions, index))
-        put_word(words, 1, big_i32(row + 8) + PREFIX_SIZE)
-        put_word(words, 2, big_i64(row))
-        put_word(words, 3, big_i64(row) + delta)
-        put_word(words, 4, big_i64(row + 35))
-        put_word(words, 5, big_i32(row + 12))
-        put_word(words, 6, big_i32(row + 57))
-        put_word(words, 7, attributes)
-        put_word(words, 8, magic)
-        put_word(words, 9, big_i64(row + 43))
+        put_word(target, index, word_at(positions, index))
+        put_word(target, count + index, big_i32(row + 8) + PREFIX_SIZE)
+        put_word(target, 2 * count + index, big_i64(row))
+        put_word(target, 3 * count + index, big_i64(row) + delta)
+        put_word(target, 4 * count + index, big_i64(row + 35))
+        put_word(target, 5 * count + index, big_i32(row + 12))
+        put_word(target, 6 * count + index, big_i32(row + 57))
+        put_word(target, 7 * count + index, attributes)
+        put_word(target, 8 * count + index, magic)
+        put_word(target, 9 * count + index, big_i64(row + 43))
         odd += delta < 0 or attributes & 7 > _LARGEST_CODEC or magic > MAGIC
     return odd
 
 
 def header_columns(rows: Any, positions: Any) -> tuple[Any, int]:
     """The headers of version 2 batches as COLUMNS, and how many have a field that no batch can have."""
-    columns = np.empty(len(rows), COLUMNS)
+    columns = np.empty((len(COLUMNS), len(rows)), np.int64)
     rows, positions = np.ascontiguousarray(rows), np.ascontiguousarray(positions)
     return columns, fill_columns(rows.ctypes.data, positions.ctypes.data, len(rows), columns.ctypes.data)
 

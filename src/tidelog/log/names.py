@@ -38,6 +38,7 @@ __all__ = [
     "INDEX_SUFFIX",
     "INTERNAL_TOPICS",
     "LEADER_EPOCH_CHECKPOINT",
+    "LOAD_JOURNAL",
     "LOCK_FILE",
     "LOG_START_CHECKPOINT",
     "LOG_SUFFIX",
@@ -98,6 +99,7 @@ HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
+LOAD_JOURNAL = "tidelog-load.journal"  # ours, while a load is under way; Kafka passes over files that it does not know
 
 # Behind the name of a partition directory and a uid.
 DELETE_DIRECTORY = "-delete"

@@ -26,6 +26,7 @@ from tidelog.log.names import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
+    LOAD_JOURNAL,
     LOG_START_CHECKPOINT,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
@@ -35,9 +36,8 @@ from tidelog.log.names import (
 from tidelog.log.offline_root import OfflineRoot
 from tidelog.log.unified_log import UnifiedLog
 
-__all__ = ["JOURNAL", "LoadJournal", "PartitionNote", "cut_back", "ensure_untouched"]
+__all__ = ["LoadJournal", "PartitionNote", "cut_back", "ensure_untouched"]
 
-JOURNAL = "tidelog-load.journal"
 _VERSION = 0
 _FILES_OF_A_ROOT = (
     RECOVERY_POINT_CHECKPOINT,
@@ -73,7 +73,7 @@ class LoadJournal:
 
     @property
     def path(self) -> str:
-        return join(self.root, JOURNAL)
+        return join(self.root, LOAD_JOURNAL)
 
     def place(self, number: int) -> TopicPartition:
         return TopicPartition(self.topic, number)
@@ -101,7 +101,7 @@ class LoadJournal:
     @classmethod
     def read(cls, fs: FileSystem, root: str) -> "LoadJournal | None":
         """The journal in a root; None if there is none."""
-        path = join(root, JOURNAL)
+        path = join(root, LOAD_JOURNAL)
         if fs.stat(path) is None:
             return None
         try:

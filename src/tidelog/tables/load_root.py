@@ -31,6 +31,7 @@ from tidelog.log.names import (
     CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
+    LOAD_JOURNAL,
     LOCK_FILE,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
@@ -42,11 +43,11 @@ from tidelog.log.names import (
 from tidelog.log.offline_root import OfflineRoot
 from tidelog.log.partition_metadata import random_topic_id, read_topic_id
 from tidelog.log.unified_log import UnifiedLog
-from tidelog.tables.load_journal import JOURNAL, LoadJournal, PartitionNote, cut_back, ensure_untouched
+from tidelog.tables.load_journal import LoadJournal, PartitionNote, cut_back, ensure_untouched
 
 __all__ = ["LoadRoot"]
 
-_LEFT_BY_A_CRASH = {LOCK_FILE, JOURNAL, f"{JOURNAL}.tmp"}
+_LEFT_BY_A_CRASH = {LOCK_FILE, LOAD_JOURNAL, f"{LOAD_JOURNAL}.tmp"}
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
 
 
@@ -324,7 +325,9 @@ def ensure_loadable(fs: FileSystem, root: str) -> None:
     names = set(fs.list(root)) - _LEFT_BY_A_CRASH
     if any(name.endswith(".log") for name in names):
         raise InvalidRequestError(f"{root} is the directory of a partition: name the log directory that it lies in")
-    is_root = bool({META_PROPERTIES, RECOVERY_POINT_CHECKPOINT} & names) or fs.stat(join(root, JOURNAL)) is not None
+    is_root = (
+        bool({META_PROPERTIES, RECOVERY_POINT_CHECKPOINT} & names) or fs.stat(join(root, LOAD_JOURNAL)) is not None
+    )
     if names and not is_root and not any(_is_partition(name) for name in names):
         raise InvalidRequestError(f"{root} holds other things than logs: name a log directory, or a new one")
 

@@ -1,0 +1,257 @@
+"""Doing what a plan says, one partition and one root after the other.
+
+What goes, or is written over, is in the quarantine first, all of it: a quarantine that is full or out of reach leaves
+everything as it was. Then the mark of the clean stop is taken away, and the files are changed.
+"""
+
+import random
+from collections.abc import Callable
+
+from tidelog.errors import StorageError, TidelogError
+from tidelog.fsck.findings import Finding
+from tidelog.fsck.kept_logs import KeptLogs
+from tidelog.fsck.owners import Owners
+from tidelog.fsck.plan import PartitionPlan, RepairPlan
+from tidelog.fsck.quarantine import Quarantine, quarantine_of
+from tidelog.fsck.relay import replace_group
+from tidelog.fsck.root_plan import RootPlan
+from tidelog.fsck.settling import settle
+from tidelog.log.checkpoints import LeaderEpochCheckpoint, OffsetCheckpoint
+from tidelog.log.clock import Clock
+from tidelog.log.config import LogConfig
+from tidelog.log.files import FileSystem, join, opened
+from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.names import (
+    INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+from tidelog.log.partition_metadata import PartitionMetadataFile
+from tidelog.log.unified_log import UnifiedLog
+
+__all__ = ["Applier"]
+
+_NEVER_MS = 1 << 62
+_INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+
+class Applier:
+    """Does what plans say."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        config: LogConfig,
+        clock: Clock,
+        quarantine: str | None,
+        stamp: str,
+        take_marker: Callable[[str], None],
+    ) -> None:
+        self.failures: list[str] = []
+        self.failed: set[str] = set()  # partition directories that refused
+        self.half_done: set[str] = set()  # roots with a partition that was being changed when it did
+        self._fs = fs
+        self._config = config
+        self._clock = clock
+        self._directory = quarantine
+        self._stamp = stamp
+        self._take_marker = take_marker
+        self._quarantines: dict[str, Quarantine] = {}
+        self._owners: dict[str, Owners] = {}
+
+    @property
+    def quarantines(self) -> list[str]:
+        return sorted({one.path for one in self._quarantines.values() if one.is_used})
+
+    @property
+    def pieces(self) -> int:
+        return sum(one.pieces for one in self._quarantines.values())
+
+    @property
+    def size(self) -> int:
+        return sum(one.bytes for one in self._quarantines.values())
+
+    def close(self) -> None:
+        """Leave the quarantine to others."""
+        for one in self._quarantines.values():
+            one.close()
+
+    def apply(self, plan: RepairPlan) -> None:
+        """Do it. A partition that refuses is told in `failures`; the others are mended all the same."""
+        for partition in plan.partitions:
+            path, root = partition.check.place.path, partition.check.notes.root or ""
+            was_half_done = root in self.half_done
+            try:
+                self._remember(root)
+                self._remember(path)
+                try:
+                    self._mend(partition, root, self._quarantine_of(root))
+                finally:
+                    self.give_back(path)
+            except TidelogError as error:
+                self.failures.append(f"{path}: {error}")
+                self.failed.add(path)
+            else:
+                if not was_half_done:
+                    self.half_done.discard(root)
+        for root_plan in plan.roots:
+            path = root_plan.root.place.path
+            try:
+                self._remember(path)
+                try:
+                    self._mend_root(root_plan, self._quarantine_of(path))
+                finally:
+                    self.give_back(path)
+            except TidelogError as error:
+                self.failures.append(f"{path}: {error}")
+                self.failed.add(path)
+
+    def _quarantine_of(self, root: str) -> Quarantine:
+        if root not in self._quarantines:
+            directory = quarantine_of(self._fs, root, self._directory)
+            self._quarantines[root] = Quarantine(self._fs, directory, root, self._stamp)
+        return self._quarantines[root]
+
+    def _remember(self, directory: str) -> None:
+        if isinstance(self._fs, LocalFileSystem) and directory not in self._owners:
+            self._owners[directory] = Owners(directory)
+
+    def give_back(self, directory: str) -> None:
+        """Give the files of a directory back to their owners."""
+        if directory in self._owners:
+            self._owners[directory].give_back()
+
+    # -- partitions ----------------------------------------------------------------------------------------------
+
+    def _mend(self, plan: PartitionPlan, root: str, quarantine: Quarantine) -> None:
+        def begin() -> None:
+            self._take_marker(root)
+            if not (plan.mends or plan.renames):  # each of those is done or not, and nothing follows from it
+                self.half_done.add(root)
+
+        if plan.settle:
+            settle(self._fs, plan.check, quarantine, self._config, self._clock, begin)
+        else:
+            self._keep(plan, quarantine)
+            self._change(plan, quarantine, begin)
+        if isinstance(self._fs, LocalFileSystem):
+            for finding in plan.owners:
+                self._owners[plan.check.place.path].give_to_directory(finding.file.rpartition("/")[2])
+
+    def _keep(self, plan: PartitionPlan, quarantine: Quarantine) -> None:
+        """Put everything into the quarantine that goes or changes."""
+        check, directory = plan.check, plan.check.place.path
+        for finding in plan.set_aside:
+            quarantine.keep_file(finding.file, code=finding.code, why=finding.message)
+        for mend in plan.mends:
+            with opened(self._fs.open(mend.path)) as file:
+                quarantine.keep_bytes(file, mend.position, len(mend.data), code=mend.code, why=mend.why, mended=True)
+        for cut in plan.cuts:
+            missing = {} if cut.missing is None else {"missing_offsets": list(cut.missing)}
+            with opened(self._fs.open(cut.path)) as file:
+                quarantine.keep_bytes(file, cut.position, cut.size, code=cut.code, why=cut.why, **missing)
+        for segment in (one for group in plan.groups for one in group):
+            for suffix in SEGMENT_SUFFIXES[1:]:
+                path = check.files.path(segment.base_offset, suffix)
+                quarantine.keep_file(path, code="LOG-ORDER", why="of a segment that is written anew")
+        for base in check.files.bases:
+            if base in plan.rebuild or (plan.recover_from is not None and base >= plan.recover_from):
+                for suffix in _INDEX_SUFFIXES:
+                    quarantine.keep_file(check.files.path(base, suffix), code="IDX-ENTRY", why="rebuilt")
+        if plan.groups or plan.reload:
+            for name in check.files.deleted:
+                quarantine.keep_file(join(directory, name), code="PAR-DELETED", why="loading the log removes it")
+        if plan.epochs is not None:
+            quarantine.keep_file(join(directory, LEADER_EPOCH_CHECKPOINT), code="EPO-ENTRY", why="written anew")
+        if plan.topic_id is not None:
+            quarantine.keep_file(join(directory, PARTITION_METADATA), code="PAR-METADATA", why="written anew")
+        for path, first, last in plan.gaps:
+            quarantine.note_missing(path, first, last, code="LOG-GAP", why="found so, taken as it is")
+
+    def _change(self, plan: PartitionPlan, quarantine: Quarantine, begin: Callable[[], None]) -> None:
+        """Change what is to be changed."""
+        check, directory = plan.check, plan.check.place.path
+        for group in plan.groups:
+            replace_group(self._fs, directory, group, check.segments[-1].base_offset, begin)
+        if not (plan.set_aside or plan.mends or plan.renames or plan.reload or plan.is_rewriting):
+            return
+        begin()
+        for finding in plan.set_aside:
+            self._remove(finding)
+        for mend in plan.mends:
+            self._write_over(mend.path, mend.position, mend.data)
+        for source, target in plan.renames:
+            if self._fs.stat(target) is not None:
+                raise StorageError(f"{source}: {target} is there already")
+            self._fs.rename(source, target)
+            self._fs.sync_directory(directory)
+        if plan.epochs is not None:
+            LeaderEpochCheckpoint(self._fs, join(directory, LEADER_EPOCH_CHECKPOINT)).write(plan.epochs)
+        if plan.topic_id is not None:
+            self._fs.remove(join(directory, PARTITION_METADATA))
+            metadata = PartitionMetadataFile(self._fs, join(directory, PARTITION_METADATA))
+            metadata.record(plan.topic_id)
+            metadata.flush()
+        if plan.reload:
+            self._reload(plan, quarantine)
+
+    def _remove(self, finding: Finding) -> None:
+        stat = self._fs.stat(finding.file)
+        if stat is not None and stat.is_directory:
+            self._fs.remove_directory(finding.file)
+        else:
+            self._fs.remove(finding.file)
+
+    def _write_over(self, path: str, position: int, data: bytes) -> None:
+        stat = self._fs.stat(path)
+        file = self._fs.open_write(path, create=False)
+        try:
+            file.write_at(position, data)
+            file.sync()
+        finally:
+            file.close()
+        if stat is not None:
+            self._fs.set_modified(path, stat.modified_ms)
+
+    def _reload(self, plan: PartitionPlan, quarantine: Quarantine) -> None:
+        """Load the log as a broker does after a crash, which rebuilds what is missing, and close it."""
+        check = plan.check
+        for base in sorted(plan.rebuild):
+            for suffix in _INDEX_SUFFIXES:
+                self._fs.remove(check.files.path(base, suffix))
+
+        def keep(path: str) -> None:
+            quarantine.keep_file(path, code="SNP-STRAY", why="loading the log removes it")
+
+        ends = check.ends
+        end = 0 if ends is None else ends.end
+        start = 0 if check.log_start is None else check.log_start
+        log = UnifiedLog.open(
+            check.place.path,
+            self._config,
+            recovery_point=end if plan.recover_from is None else plan.recover_from,
+            log_start_offset=start if start <= end else 0,
+            clean_shutdown=False,
+            producer_id_expiration_ms=_NEVER_MS,  # whom to forget is for the broker to decide
+            clock=self._clock,
+            fs=KeptLogs(self._fs, keep),
+            rng=random.Random(0),
+            lock=False,
+        )
+        log.close()
+
+    # -- roots ---------------------------------------------------------------------------------------------------
+
+    def _mend_root(self, plan: RootPlan, quarantine: Quarantine) -> None:
+        for finding in plan.set_aside:
+            quarantine.keep_file(finding.file, code=finding.code, why=finding.message)
+        for name in plan.checkpoints:
+            quarantine.keep_file(join(plan.root.place.path, name), code=plan.codes[name], why="written anew")
+        self._take_marker(plan.root.place.path)
+        for finding in plan.set_aside:
+            self._remove(finding)
+        for name, entries in plan.checkpoints.items():
+            OffsetCheckpoint(self._fs, join(plan.root.place.path, name)).write(entries)

@@ -1,0 +1,121 @@
+"""What the reading of a `.log` file leaves behind, for everything that is compared with the log afterwards."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from tidelog.kernels.record_walk import COLUMNS
+from tidelog.log.batch_info import BatchInfo
+from tidelog.records.batch import MAGIC
+from tidelog.records.control import EndTxnMarker
+
+__all__ = ["Batches", "Damage", "ProducerStep", "SegmentFacts"]
+
+_NUMBER_OF = {name: number for number, name in enumerate(COLUMNS)}
+_HAS_DELETE_HORIZON = 0x40
+
+
+Mask = np.ndarray[Any, np.dtype[Any]]
+
+
+class Batches:
+    """Sound batches in the order of the file, a column of numbers for each thing that is known of them: COLUMNS.
+
+    Taken by a name it is a column; by a number, a slice or a mask it is one batch or some of them, of which columns are
+    made when they are asked for.
+    """
+
+    __slots__ = ("_columns", "_which")
+
+    def __init__(self, columns: Any, which: Any = None) -> None:
+        self._columns = columns  # one row per name
+        self._which = which
+
+    @classmethod
+    def joined(cls, parts: "list[Any]") -> "Batches":
+        """The batches of several tables of columns, one behind the other."""
+        if len(parts) == 1:
+            return cls(parts[0])
+        return cls(np.concatenate(parts, axis=1) if parts else np.empty((len(COLUMNS), 0), np.int64))
+
+    def __len__(self) -> int:
+        return len(self["position"])
+
+    @overload
+    def __getitem__(self, what: str) -> Any: ...
+
+    @overload
+    def __getitem__(self, what: "int | slice | Mask") -> "Batches": ...
+
+    def __getitem__(self, what: "str | int | slice | Mask") -> Any:
+        if isinstance(what, str):
+            column = self._columns[_NUMBER_OF[what]]
+            return column if self._which is None else column[self._which]
+        return Batches(self._columns, what if self._which is None else self._numbers()[what])
+
+    def __iter__(self) -> "Iterator[Batches]":
+        return (Batches(self._columns, number) for number in self._numbers().tolist())
+
+    def _numbers(self) -> Any:
+        """Which columns' entries these batches are."""
+        numbers = np.arange(self._columns.shape[1])
+        return numbers if self._which is None else numbers[self._which]
+
+
+class Damage(NamedTuple):
+    """Bytes that are no sound batch."""
+
+    position: int
+    size: int
+    code: str
+    why: str
+    right_magic: int | None = None  # with which it would be a sound batch
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size
+
+
+class ProducerStep(NamedTuple):
+    """A batch that changes what is known of producers."""
+
+    batch: BatchInfo
+    marker: EndTxnMarker | None
+
+
+class SegmentFacts:
+    """What lies in a `.log` file."""
+
+    def __init__(self, path: str, base_offset: int, size: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.size = size
+        self.batches = Batches.joined([])
+        self.damage: list[Damage] = []
+        self.odd_times: list[tuple[int, str]] = []  # positions of batches whose header names another largest timestamp
+        self.steps: list[ProducerStep] = []
+        self.records = 0
+        self.has_producers = False
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the last sound batch."""
+        return int(self.batches["last"][-1]) + 1 if len(self.batches) else self.base_offset
+
+    @property
+    def sound_end(self) -> int:
+        """Where the last sound batch ends."""
+        return int(self.batches["position"][-1] + self.batches["size"][-1]) if len(self.batches) else 0
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        return int(self.batches["time"].max()) if len(self.batches) else -1
+
+    @property
+    def looks_compacted(self) -> bool:
+        """Whether a batch holds fewer records than it was written with."""
+        batches = self.batches
+        is_short = batches["count"] < batches["last"] - batches["first"] + 1
+        is_short |= (batches["attributes"] & _HAS_DELETE_HORIZON) != 0
+        return bool((is_short & (batches["magic"] >= MAGIC)).any())
