@@ -202,10 +202,13 @@ def main(root: Path | None) -> None:
     print_lookups(console, folder)
     print_crash(console, folder)
     console.print("\nNext, with .venv/bin in your PATH:")
-    console.print(f"  tidelog ls -l {folder.parent}", soft_wrap=True)
-    console.print(f"  tidelog explain {folder.parent} --topic orders --offset 4500", soft_wrap=True)
-    console.print(f"  tidelog cat {folder.parent} --topic orders --key customer-7 --limit 5 --committed", soft_wrap=True)
-    console.print(f"  tidelog fsck {folder.parent} --deep", soft_wrap=True)
+    for words in (
+        f"ls -l {folder.parent}",
+        f"explain {folder.parent} --topic orders --offset 4500",
+        f"cat {folder.parent} --topic orders --key customer-7 --limit 5 --committed",
+        f"fsck {folder.parent} --deep",
+    ):
+        console.print(f"  tidelog {words}", soft_wrap=True)
     console.print("or open docs/formats/record-batch.md and follow the first header with")
     console.print(f"  od -A d -t x1 -N 61 {segments[0][0]}", soft_wrap=True)
 
