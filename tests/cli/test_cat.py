@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyarrow import csv, parquet
 
+import tidelog
 from tests.golden import corpus
 from tests.log.logs import NOW
 from tests.view.scans import some, write_log
@@ -283,3 +285,22 @@ def test_few_rows_need_neither_arrow_nor_kernels(root: Path, arguments: tuple[st
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("form", ["text", "jsonl", "csv"])
+def test_what_lies_before_damage_is_shown_before_the_error(tmp_path: Path, form: str, unbuffered: str) -> None:
+    root = Path(shutil.copytree(corpus.case("kafka-4.3/4-transactions") / "image", tmp_path / "data"))
+    log = root / "txn-main-0" / "00000000000000000051.log"
+    log.chmod(0o644)
+    data = bytearray(log.read_bytes())
+    data[410 + 200] ^= 1
+    log.write_bytes(data)
+    words = [sys.executable, "-m", "tidelog", "cat", str(root), "--topic", "txn-main", "-o", form]
+    done = subprocess.run(
+        words, capture_output=True, text=True, env={**os.environ, "PYTHONUNBUFFERED": unbuffered}, check=False
+    )
+    rows = [record.offset for record in tidelog.open(root)["txn-main", 0].read(to_offset=55)]
+    assert done.returncode == 3
+    assert "position 410" in done.stderr
+    assert len(done.stdout.splitlines()) - (form == "csv") == len(rows)

@@ -307,7 +307,7 @@ def test_a_segment_knows_what_its_headers_say() -> None:
     assert summary.batches == len(infos) > 1
     assert segment.records == summary.records == sum(info.records_count for info in infos) == len(list(view.read()))
     assert (segment.codecs, summary.magics) == (("gzip",), (2,))
-    assert segment.first_timestamp_ms == infos[0].max_timestamp_ms
+    assert segment.first_timestamp_ms == next(view.read()).timestamp_ms
     assert segment.last_timestamp_ms == infos[-1].max_timestamp_ms
     assert segment.size == segment.file_size == infos[-1].position + infos[-1].size
     assert set(segment.files) == {".log", ".index", ".timeindex"}

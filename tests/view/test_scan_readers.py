@@ -40,7 +40,7 @@ def test_polars_reads_a_scan_twice(scan: Scan) -> None:
 
 def test_pandas_reads_a_scan_twice(scan: Scan) -> None:
     for _ in range(2):
-        frame = scan.to_table().to_pandas()
+        frame = scan.to_pandas()
         assert isinstance(frame, pd.DataFrame)
         assert frame.groupby("partition").size().to_dict() == {0: 8, 1: 8}
         assert scan.to_reader().read_pandas()["offset"].max() == 7

@@ -4,7 +4,7 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
@@ -86,9 +86,9 @@ def cat(
         else:
             scan = logs.scan(topic, columns=columns, **options)
             writer = _Lines(sink, with_partition) if form == "text" else _table_writer(form, sink, scan, target is None)
-            for batch in _limited(scan, limit):
-                writer.write(changes.of_batch(batch))
-            writer.close()
+            with closing(writer):  # while its target is open
+                for batch in _limited(scan, limit):
+                    writer.write(changes.of_batch(batch))
             notices = scan.notices
         sink.flush()
     for notice in notices:
@@ -161,7 +161,11 @@ def _target(path: str | None, force: bool) -> Iterator[BinaryIO]:
         stream = sys.stdout.buffer
         # Under PYTHONUNBUFFERED it has no buffer, and then a write may be cut short unseen.
         is_bare = isinstance(stream, io.RawIOBase)
-        yield io.BufferedWriter(io.FileIO(stream.fileno(), "wb", closefd=False)) if is_bare else stream
+        sink = io.BufferedWriter(io.FileIO(stream.fileno(), "wb", closefd=False)) if is_bare else stream
+        try:
+            yield sink
+        finally:
+            sink.flush()  # what was read before an error is shown
         return
     from tidelog.tables.new_file import written_beside
 

@@ -1,6 +1,7 @@
 """Rows into a file, which has its name once it is complete."""
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -32,11 +33,10 @@ def export_table(
     """Write rows into a file. `on_rows` is told how many are written so far."""
     rows = 0
     with written_beside(path, force=force) as sink:
-        writer = open_writer(format, sink, schema, compression=compression)
-        for batch in batches:
-            writer.write(batch)
-            rows += batch.num_rows
-            on_rows(rows)
-        writer.close()
+        with closing(open_writer(format, sink, schema, compression=compression)) as writer:  # while the file is open
+            for batch in batches:
+                writer.write(batch)
+                rows += batch.num_rows
+                on_rows(rows)
         size = sink.tell()
     return Exported(path, rows, size)

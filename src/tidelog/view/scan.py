@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -156,6 +156,10 @@ class Scan:
     def to_table(self) -> pa.Table:
         """All rows in memory."""
         return pa.Table.from_batches(self, self.schema)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """All rows as a DataFrame; the options are those of Arrow's `Table.to_pandas`."""
+        return self.to_table().to_pandas(**options)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """A stream for whoever speaks Arrow's C interface; each call is a new reading."""

@@ -225,7 +225,7 @@ class SegmentView:
 
     @property
     def first_timestamp_ms(self) -> int | None:
-        """The largest timestamp of the first batch."""
+        """The timestamp of the first record."""
         return self.summary.first_timestamp_ms
 
     @property

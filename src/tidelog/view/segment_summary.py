@@ -7,11 +7,15 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tidelog.errors import UnsupportedCompressionError
+from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_windows import read_windows
 from tidelog.log.files import ReadFile
 from tidelog.records.compression import Codec
 
 __all__ = ["SegmentSummary", "summary_of"]
+
+_BASE_TIMESTAMP = slice(27, 35)  # of a header of version 2
+_LOG_APPEND_TIME, _DELETE_HORIZON = 0x08, 0x40
 
 
 class SegmentSummary(NamedTuple):
@@ -23,7 +27,7 @@ class SegmentSummary(NamedTuple):
     transactional_batches: int
     magics: tuple[int, ...]
     codecs: tuple[str, ...]
-    first_timestamp_ms: int | None  # the largest of the first batch that has one
+    first_timestamp_ms: int | None  # of the first record, as its batch tells it
     last_timestamp_ms: int | None  # the largest of the last such batch
     largest_timestamp_ms: int | None
 
@@ -43,12 +47,19 @@ def summary_of(file: ReadFile, size: int) -> SegmentSummary:
             magics.add(batch.magic)
             codec_ids.add(batch.codec_id)
             if batch.max_timestamp_ms >= 0:
-                first = batch.max_timestamp_ms if first is None else first
+                first = _first_time(window.bytes_of(batch), batch) if first is None else first
                 last = batch.max_timestamp_ms
                 largest = last if largest is None else max(largest, last)
     return SegmentSummary(
         batches, records, control, transactional, tuple(sorted(magics)), _names_of(codec_ids), first, last, largest
     )
+
+
+def _first_time(data: memoryview, batch: BatchInfo) -> int:
+    """The timestamp of the first record of a batch; the largest one where the header does not tell."""
+    if batch.is_legacy or batch.attributes & (_LOG_APPEND_TIME | _DELETE_HORIZON):
+        return batch.max_timestamp_ms
+    return int.from_bytes(data[_BASE_TIMESTAMP], "big", signed=True)
 
 
 def _names_of(codec_ids: Iterable[int]) -> tuple[str, ...]:
