@@ -29,7 +29,7 @@ def test_offset_15_finds_no_index_entry_and_walks_from_the_start() -> None:
     assert told["answer"]["offset"] == 15
 
 
-@pytest.mark.parametrize("time", ["1794771450047", "2026-11-15T19:37:30.047Z"])
+@pytest.mark.parametrize("time", ["1794771450047", "1794771450047ms", "2026-11-15T19:37:30.047Z"])
 def test_a_time_is_a_number_or_a_date(time: str) -> None:
     assert explain("--time", time).stdout.splitlines()[-1].split()[:3] == ["answer", "offset", "78,"]
 

@@ -35,7 +35,7 @@ def test_findings_end_with_1_and_are_a_table_of_severity_code_place_and_words(ro
     assert done.exit_code == 1
     (line,) = [line for line in done.stdout.splitlines() if "LOG-CRC" in line]
     assert line.split()[:4] == ["error", "LOG-CRC", f"orders-0/{segment(root).name}", "at"]
-    assert "1 errors, 0 warnings" in done.stdout
+    assert "1 error, 0 warnings" in done.stdout
 
 
 def test_programs_get_one_object(root: Path) -> None:

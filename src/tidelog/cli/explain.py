@@ -1,5 +1,7 @@
 """`tidelog explain`: how an offset, or a time, is found, step by step."""
 
+from time import time as time_now
+
 import click
 
 from tidelog.cli.completion import complete_topic
@@ -49,9 +51,9 @@ def explain(
 
 
 def _time_ms(text: str) -> int:
-    """A number of milliseconds, one of the special times, or a date."""
+    """A number of milliseconds, one of the special times, or a time as other commands take it."""
+    from tidelog.cli.bounds import bound
+
     if text.removeprefix("-").isdecimal():
         return int(text)
-    from tidelog.view.request import time_ms
-
-    return time_ms(text)
+    return bound(text, int(time_now() * 1000))[1]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidelog.cli.output import interruptible, print_json, progress, size, table, tell
+from tidelog.cli.output import count, interruptible, print_json, progress, size, table, tell
 
 if TYPE_CHECKING:
     from tidelog.fsck import Finding, RepairResult, Report
@@ -66,6 +66,8 @@ def fsck(
         print_json(report.to_dict())
     else:
         _show(report)
+        if not report.is_clean:
+            click.echo(f"`tidelog fsck {' '.join(directories)} --repair --dry-run` tells what can be mended")
     raise click.exceptions.Exit(0 if report.is_clean else _FINDINGS)
 
 
@@ -116,8 +118,8 @@ def _show(report: "Report") -> None:
         table(("severity", "code", "where", "what"), rows, "Findings")
     counts = report.counts
     click.echo(
-        f"{counts['partitions']:,} partitions, {counts['segments']:,} segments, {counts['batches']:,} batches, "
-        f"{size(report.bytes)}: {_verdict(report)}"
+        f"{count(counts['partitions'], 'partition')}, {count(counts['segments'], 'segment')}, "
+        f"{count(counts['batches'], 'batch')}, {size(report.bytes)}: {_verdict(report)}"
     )
 
 
@@ -125,7 +127,7 @@ def _verdict(report: "Report") -> str:
     if report.is_clean:
         return "nothing wrong"
     told = report.to_dict()
-    return f"{told['errors']:,} errors, {told['warnings']:,} warnings"
+    return f"{count(told['errors'], 'error')}, {count(told['warnings'], 'warning')}"
 
 
 def _where(finding: "Finding") -> str:

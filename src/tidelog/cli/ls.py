@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidelog.cli.completion import complete_topic
-from tidelog.cli.output import print_json, size, table, tell, when
+from tidelog.cli.output import count, print_json, size, table, tell, when
 
 if TYPE_CHECKING:
     from tidelog.view.listing import PartitionListing, SegmentListing
@@ -64,7 +64,7 @@ def _show(rows: "list[PartitionListing]") -> None:
     for root in dict.fromkeys(row.root for row in rows):
         inside = [row for row in rows if row.root == root]
         total = sum(row.bytes for row in inside)
-        table(_COLUMNS, [_cells(row) for row in inside], f"{root}: {_count(len(inside), 'partition')}, {size(total)}")
+        table(_COLUMNS, [_cells(row) for row in inside], f"{root}: {count(len(inside), 'partition')}, {size(total)}")
         for row in inside:
             if row.details:
                 click.echo()
@@ -105,7 +105,3 @@ def _segment_cells(segment: "SegmentListing") -> tuple[str, ...]:
 
 def _or_dash(number: int | None) -> str:
     return "-" if number is None else str(number)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -17,6 +17,7 @@ import click
 
 __all__ = [
     "aligned",
+    "count",
     "interruptible",
     "print_json",
     "progress",
@@ -99,6 +100,16 @@ def short(number: int, units: Sequence[str] = ("", "k", "M", "G", "T")) -> str:
     while round(value) >= 1000 and unit + 1 < len(units):
         value, unit = value / 1000, unit + 1
     return f"{value:.1f}{units[unit]}" if unit and value < 9.95 else f"{value:.0f}{units[unit]}"
+
+
+def count(number: int, noun: str) -> str:
+    """How many of something.
+
+    >>> count(1, "error"), count(1200, "batch")
+    ('1 error', '1,200 batches')
+    """
+    ending = "es" if noun.endswith(("s", "ch", "x")) else "s"
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}{ending}"
 
 
 def size(number: int) -> str:
