@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.fsck.roots_on_disk import a_root, contents, flip, segment
 from tests.fsck.test_check import batch_starts
 from tests.fsck.world import CONFIG, NOW
+from tests.golden.corpus import case
 from tidelog.errors import LockedError
 from tidelog.fsck import RepairResult, check, plan_repair
 from tidelog.fsck.mending import repair
@@ -178,3 +180,17 @@ def test_a_file_that_the_broker_may_not_write_is_given_to_it(root: Path) -> None
     assert check(str(root)).codes() == {"FILE-OWNER"}
     assert repaired(root).is_clean
     assert segment(root).stat().st_uid == 4711
+
+
+def test_the_lock_of_a_repair_does_not_make_a_copy_a_root_that_lacks_its_identity(tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(case("kafka-4.3/4-transactions") / "image", tmp_path / "copy"))
+    log = copy / "txn-main-0" / "00000000000000000051.log"
+    log.chmod(0o644)
+    data = bytearray(log.read_bytes())
+    data[610] ^= 1
+    log.write_bytes(data)
+    planned = repair(str(copy), dry_run=True)
+    done = repair(str(copy))
+    assert planned.after.is_clean
+    assert done.is_clean
+    assert [finding.code for finding in planned.left] == [finding.code for finding in done.left] == []

@@ -61,6 +61,7 @@ class RootFiles:
         self.is_in_use = not is_ours and isinstance(fs, LocalFileSystem) and is_in_use(place.path)
         self.checkpoints: dict[str, Offsets | None] = {}  # None: missing or not readable
         self._fs = fs
+        self._is_ours = is_ours
         for name in CHECKPOINTS:
             self.checkpoints[name] = self._read(name)
         if place.has_files and place.is_wanted:
@@ -112,7 +113,11 @@ class RootFiles:
             self.notes.add("ROOT-META", path, str(error).removeprefix(f"{path}: "))
             return
         if self.meta is None:
-            was_formatted = any(self._fs.stat(join(self.place.path, name)) is not None for name in _OF_A_FORMATTED_ROOT)
+            was_formatted = any(
+                self._fs.stat(join(self.place.path, name)) is not None
+                for name in _OF_A_FORMATTED_ROOT
+                if name != LOCK_FILE or not self._is_ours  # a repair that holds the lock has made the file itself
+            )
             severity = None if was_formatted else Severity.INFO  # a copy of some partitions needs none
             self.notes.add("ROOT-META", path, "it is missing: a broker refuses the root", severity=severity)
         if not self.is_clean:
