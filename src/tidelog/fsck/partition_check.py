@@ -7,7 +7,7 @@ from tidelog.errors import CheckpointError, StorageError
 from tidelog.fsck.batch_order import Layout, lay_out
 from tidelog.fsck.doubts import note_doubts
 from tidelog.fsck.epoch_check import WrongEpoch, check_epochs, epochs_of_log
-from tidelog.fsck.findings import Severity
+from tidelog.fsck.findings import Finding, Severity
 from tidelog.fsck.index_check import check_offset_index, check_time_index
 from tidelog.fsck.log_check import GapRules, note_damage, note_gaps, note_layout
 from tidelog.fsck.notes import Notes
@@ -36,6 +36,7 @@ from tidelog.log.partition_metadata import read_topic_id
 
 __all__ = ["PartitionCheck"]
 
+_LOOKS_AGAIN = 3
 _LOSSES = ("LOG-CRC", "LOG-LENGTH", "LOG-TORN", "LOG-ZEROS", "LOG-CODEC", "LOG-RECORDS", "LOG-DELTAS", "LOG-ORDER")
 
 OnBytes = Callable[[int], None]
@@ -118,17 +119,20 @@ class PartitionCheck:
             self._check_owners()
 
     def look_again(self) -> None:
-        """Of a directory that a broker is changing, believe only what is found twice."""
-        if not self._root.is_in_use or all(finding.severity is Severity.INFO for finding in self.notes.findings):
+        """Of a directory that a broker is changing, believe only what is found, in the same words, in every look."""
+        if not self._root.is_in_use:
             return
-        again = PartitionCheck(self._fs, self.place, self._root, deep=self._deep, explained=self._explained)
-        again.finish([facts for base in again.files.bases if (facts := again.scan(base)) is not None])
-        before = {(finding.code, finding.file, finding.position) for finding in self.notes.findings}
-        self.notes.findings = [
-            finding
-            for finding in again.notes.findings
-            if finding.severity is Severity.INFO or (finding.code, finding.file, finding.position) in before
-        ]
+        for _ in range(_LOOKS_AGAIN):
+            if all(finding.severity is Severity.INFO for finding in self.notes.findings):
+                return
+            again = PartitionCheck(self._fs, self.place, self._root, deep=self._deep, explained=self._explained)
+            again.finish([facts for base in again.files.bases if (facts := again.scan(base)) is not None])
+            before = {_words(finding) for finding in self.notes.findings}
+            self.notes.findings = [
+                finding
+                for finding in again.notes.findings
+                if finding.severity is Severity.INFO or _words(finding) in before
+            ]
 
     def _was_cleaned(self) -> bool:
         cleaned = self._root.offset_of(CLEANER_CHECKPOINT, self.place.topic_partition) if self._is_live else None
@@ -288,3 +292,8 @@ class PartitionCheck:
                     self.notes.add("FILE-OWNER", path, message, severity=Severity.WARNING)
         except OSError:
             return  # a file went while we looked
+
+
+def _words(finding: Finding) -> tuple[str, str, int | None, str]:
+    """What makes two findings one."""
+    return finding.code, finding.file, finding.position, finding.message
