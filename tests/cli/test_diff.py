@@ -107,3 +107,10 @@ def test_wrong_words_end_with_2_and_a_place_that_is_not_there_in_one_line(roots:
     gone = diff(roots["whole"], roots["whole"] / "nowhere")
     assert gone.exit_code in (2, 3)
     assert gone.stderr.count("\n") == 1
+
+
+def test_people_are_told_that_checksums_were_believed_and_programs_are_not(roots: dict[str, Path]) -> None:
+    for arguments in ((roots["whole"], roots["same"]), ("--fingerprint", roots["whole"])):
+        assert "--verify" in diff(*arguments).stdout.splitlines()[-1]
+        assert "believed" not in diff(*arguments, "--verify").output
+        assert "believed" not in diff(*arguments, "--json").output

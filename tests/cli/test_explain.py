@@ -1,6 +1,7 @@
 """`tidelog explain`: the plan of a lookup, on the command line."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ from click.testing import CliRunner, Result
 from tests.golden.corpus import case
 from tidelog.cli.main import cli
 
+ROOT = case("seed-walkthrough") / "client-0.10.2.2/step6-after-clean-stop"
 
-def explain(*arguments: str) -> Result:
-    root = case("seed-walkthrough") / "client-0.10.2.2/step6-after-clean-stop"
+
+def explain(*arguments: str, root: Path = ROOT) -> Result:
     return CliRunner().invoke(cli, ["explain", str(root), "--topic", "log-format", "--partition", "1", *arguments])
 
 
@@ -27,6 +29,26 @@ def test_offset_15_finds_no_index_entry_and_walks_from_the_start() -> None:
     (walk,) = (step for step in told["steps"] if step["step"] == "walk")
     assert (walk["position"], walk["bytes"], len(walk["batches"])) == (0, 1375, 7)
     assert told["answer"]["offset"] == 15
+
+
+def test_an_index_that_is_missing_is_not_called_empty(tmp_path: Path) -> None:
+    root = Path(shutil.copytree(ROOT, tmp_path / "data"))
+    files = root / "log-format-1"
+
+    def indexes(*arguments: str) -> list[str]:
+        steps = [line.split(maxsplit=1) for line in explain(*arguments, root=root).stdout.splitlines()]
+        return [step[1] for step in steps if step[0] == "index" or step[1].startswith("index ")]
+
+    assert indexes("--offset", "100") == ["00000000000000000093.index is empty: from position 0"]
+    (files / "00000000000000000093.index").unlink()
+    assert indexes("--offset", "100") == ["00000000000000000093.index is missing: from position 0"]
+    told = json.loads(explain("--offset", "100", "--json", root=root).stdout)["steps"]
+    assert [step["is_missing"] for step in told if step["step"] == "index"] == [True]
+    (files / "00000000000000000000.index").write_bytes(b"12345")
+    assert "the 5 bytes of 00000000000000000000.index are no entries: from position 0" in indexes("--offset", "90")
+    (files / "00000000000000000184.timeindex").unlink()
+    first, _ = indexes("--time", "1794771450075")
+    assert first == "index  00000000000000000184.timeindex is missing: from the start of the segment"
 
 
 @pytest.mark.parametrize("time", ["1794771450047", "1794771450047ms", "2026-11-15T19:37:30.047Z"])

@@ -4,14 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 
+from tests.golden import corpus
 from tests.log.logs import NOW
 from tests.view.scans import some, write_log
 from tidelog.cli.main import cli
 from tidelog.records import Codec
+from tidelog.tables.reading import read_table
 
 
 @pytest.fixture
@@ -56,6 +59,53 @@ def test_bounds_choose_what_is_exported(root: Path, tmp_path: Path) -> None:
     assert done["records"] == 2
     [done] = exported(root, target, "--key", "nobody", "--force")
     assert done["records"] == 0
+
+
+def test_bounds_that_leave_nothing_are_told_of(root: Path, tmp_path: Path) -> None:
+    done = export(root, tmp_path / "none.csv", "--partition", "1", "--from", "1700000000500")
+    assert done.exit_code == 0
+    nothing, hint = done.stderr.splitlines()
+    assert nothing == "tidelog: no records: the offsets are 0 to 7"
+    assert "a time is written 1700000000500ms" in hint
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "arrow"])
+def test_what_is_exported_can_be_redacted(root: Path, tmp_path: Path, form: str) -> None:
+    target = tmp_path / f"o.{form}"
+    exported(root, target, "--redact", "value,key", "--salt", "s", "--columns", "offset,value")
+    table = pa.Table.from_batches(read_table(str(target)))
+    marks = table.column("value").to_pylist()
+    assert all(mark.startswith(b"<7 bytes, ") for mark in marks)
+    assert (len(marks), len(set(marks))) == (24, 4)
+
+
+def test_what_is_exported_can_be_decoded(tmp_path: Path) -> None:
+    [home] = {path.parent.parent for path in corpus.case("kafka-4.3/8-consumer-offsets").rglob("__consumer_off*/*.log")}
+
+    def decoded(name: str, *arguments: str) -> Path:
+        words = ["export", str(home), "--topic", "__consumer_offsets", "--to", f"{tmp_path}/{name}", "--decode"]
+        done = CliRunner().invoke(cli, [*words, *arguments])
+        assert done.exit_code == 0, done.output
+        return tmp_path / name
+
+    rows = [json.loads(line) for line in decoded("o.jsonl").read_text().splitlines()]
+    assert {"OffsetCommit", "GroupMetadata"} <= {row["key"]["type"] for row in rows}
+    table = parquet.read_table(decoded("o.parquet", "--columns", "value,partition"))
+    assert table.schema.names == ["value", "partition"]
+    assert [None if text is None else json.loads(text) for text in table.column("value").to_pylist()] == [
+        row["value"] for row in rows
+    ]
+
+
+def test_damage_names_the_ways_on_and_leaves_no_file(root: Path, tmp_path: Path) -> None:
+    log = root / "orders-1" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    data[70] ^= 1
+    log.write_bytes(data)
+    done = export(root, tmp_path / "o.csv")
+    assert (done.exit_code, done.stderr.count("\n")) == (3, 1)
+    assert f"--skip-corrupt leaves it out, `tidelog fsck {log.parent}` tells" in done.stderr
+    assert not (tmp_path / "o.csv").exists()
 
 
 def test_people_see_a_table(root: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`tidelog fsck`: what it shows, what it changes, and how it ends."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,31 @@ def test_a_place_without_logs_and_a_root_in_use_are_one_line(root: Path, tmp_pat
         lock.release()
     assert done.exit_code == 3
     assert done.stderr == f"tidelog: a broker or another tidelog has {root} open: stop it first\n"
+
+
+def test_what_people_have_to_do_themselves_stands_below_the_findings(root: Path) -> None:
+    (root / "keys-0" / "00000000000000000000.log").unlink()
+    os.mkfifo(root / "keys-0" / "00000000000000000000.log")
+    done = fsck(root)
+    assert done.exit_code == 1
+    assert "FILE-READ: see to its permissions and to the disk; move away what is no regular file\n" in done.stdout
+
+
+def test_a_directory_that_load_made_is_fine(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"key": "a", "value": "x"}\n')
+    loaded = CliRunner().invoke(
+        cli, ["load", str(tmp_path / "in.jsonl"), "--to", str(tmp_path / "root"), "--topic", "orders"]
+    )
+    assert loaded.exit_code == 0, loaded.output
+    for path in (tmp_path / "root", tmp_path / "root" / "orders-0"):
+        assert fsck(path).exit_code == 0, fsck(path).output
+
+
+def test_a_repair_needs_no_configs_to_leave_sound_indexes_alone(root: Path) -> None:
+    flip(segment(root), 70)
+    sound = [path for path in root.rglob("*.index") if path != segment(root, 0, ".index")]
+    before = [path.read_bytes() for path in sound]
+    done = fsck(root, "--repair")
+    assert done.exit_code == 0, done.output
+    assert [path.read_bytes() for path in sound] == before
+    assert f"{segment(root, 0, '.index')}: rebuilt from the log (LOG-CRC)" in done.stdout

@@ -70,7 +70,7 @@ def test_a_table_tells_what_was_loaded(tmp_path: Path) -> None:
         ("key,value\na,1\n", ("--topic", "__cluster_metadata"), 2, "metadata log"),
         ("key,value\na,1\n", ("--topic", "__consumer_offsets"), 2, "--internal"),
         ("key,timestamp\na,99999999999999\n", (), 2, "--set message.timestamp.after.max.ms"),
-        (None, (), 3, "no such file"),
+        (None, (), 2, "does not exist"),
     ],
 )
 def test_what_cannot_be_loaded_is_answered_in_one_line(
@@ -84,6 +84,31 @@ def test_what_cannot_be_loaded_is_answered_in_one_line(
     assert reason in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "r").exists()
+
+
+def test_hundreds_of_thousands_of_files_are_not_made_by_a_typing_error(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("key,value\n" + f"k,{'x' * 999}\n" * 10_100)
+    done = load(path, tmp_path / "r", "--set", "segment.bytes=1000")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "segment.bytes=1000 this makes about 10,1" in done.stderr
+    assert "--many-segments" in done.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_partitions_that_rows_do_not_go_to_are_told_of(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("key,value,partition\na,1,0\nb,2,0\n")
+    done = load(path, tmp_path / "r", "--partitions", "3")
+    assert done.exit_code == 0
+    assert "every row names its partition, so rows were not dealt out: 2 of 3 partitions got none" in done.stderr
+    assert load(path, tmp_path / "s").stderr == ""
+    path.write_text("key,value\na,1\n")
+    assert load(path, tmp_path / "t", "--partitions", "3").stderr == ""
+    path.write_text("key,value,partition\na,1,7\n")
+    refused = load(path, tmp_path / "r", "--partitions", "3")
+    assert refused.exit_code == 2
+    assert "partition 7 of a row" in refused.stderr
 
 
 def test_a_root_that_was_not_closed_in_good_order_is_refused(tmp_path: Path) -> None:

@@ -99,3 +99,19 @@ def test_a_root_in_use_ends_with_3_and_wrong_words_with_2(tmp_path: Path) -> Non
         done = reindex(root, *arguments)
         assert done.exit_code == 2, done.output
     assert "the nearest is orders" in reindex(root, "--topic", "order").stderr
+
+
+def test_what_is_left_alone_is_told(tmp_path: Path) -> None:
+    root = a_root(tmp_path)
+    first, second, *_ = sorted((root / "orders-0").glob("*.index"))
+    first.write_bytes(first.read_bytes()[:8])
+    second.unlink()
+    trial = reindex(root, *WITHOUT_SNAPSHOTS, "--dry-run").stdout.splitlines()[-1]
+    assert trial.startswith("2 files would be rebuilt; left alone: ")
+    assert "--missing leaves stale files alone that are sound" in trial
+    done = reindex(root, *WITHOUT_SNAPSHOTS, "--missing")
+    assert done.stdout.splitlines()[1].split() == ["partition", "log", "equal", "stale", "missing", "extra", "sound"]
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("1 file rebuilt; left alone: ")
+    assert last.endswith(", 1 with other bytes and nothing wrong")
+    assert (len(first.read_bytes()), second.exists()) == (8, True)

@@ -9,8 +9,15 @@ from pathlib import Path
 
 from tidelog.log.checkpoints import EpochEntry, LeaderEpochCheckpoint, OffsetCheckpoint
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import LEADER_EPOCH_CHECKPOINT, LOG_START_CHECKPOINT, LOG_SUFFIX, TopicPartition, file_name
-from tidelog.records import RecordBatch, read_batches
+from tidelog.log.names import (
+    CLUSTER_METADATA_TOPIC,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    LOG_SUFFIX,
+    TopicPartition,
+    file_name,
+)
+from tidelog.records import NewRecord, RecordBatch, build_batch, read_batches
 
 FS = LocalFileSystem()
 
@@ -50,3 +57,11 @@ def cut(directory: Path, offset: int) -> None:
         position += batch.size_in_bytes
     log.write_bytes(data[:position])
     (directory / file_name(offset, LOG_SUFFIX)).write_bytes(data[position:])
+
+
+def metadata_log(root: Path, topic: str, name: str, value: str) -> None:
+    """Put a metadata log into a root, with one config of a topic."""
+    texts = b"".join(bytes([len(text) + 1]) + text.encode() for text in (topic, name, value))
+    record = b"\x01\x04\x00" + b"\x02" + texts + b"\x00"  # frame 1, type 4 (ConfigRecord), version 0; of a topic
+    data = build_batch([NewRecord(None, record, 0)], base_offset=0, partition_leader_epoch=1)
+    a_partition(root / f"{CLUSTER_METADATA_TOPIC}-0", [data])

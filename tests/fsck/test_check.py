@@ -1,6 +1,7 @@
 """What a check finds, by the places where it is found."""
 
 import json
+import os
 import shutil
 import threading
 import uuid
@@ -354,3 +355,52 @@ def test_a_load_that_was_interrupted_is_told_and_left_to_a_load(tmp_path: Path) 
     found = {finding.code: finding for finding in check(str(tmp_path)).findings}
     assert found["ROOT-LOAD"].file.endswith("tidelog-load.journal")
     assert "tidelog load" in found["ROOT-LOAD"].remedy
+
+
+# -- the identity of a root --------------------------------------------------------------------------------------------
+
+
+def test_a_directory_that_was_never_formatted_lacks_nothing(root: Path) -> None:
+    (root / "meta.properties").unlink()
+    (root / ".lock").touch()
+    report = check(str(root))
+    (told,) = [one for one in report.findings if one.code == "ROOT-META"]
+    assert (told.severity, report.is_clean) == (Severity.INFO, True)
+    assert "kafka-storage.sh format" in told.message
+    assert check(str(root / "orders-0")).is_clean
+    for path in root.iterdir():
+        if path.is_file():
+            path.unlink()
+    assert check(str(root)).is_clean
+
+
+@pytest.mark.parametrize("sign", ["bootstrap.checkpoint", "__cluster_metadata-0"])
+def test_a_root_that_was_formatted_has_lost_its_identity(root: Path, sign: str) -> None:
+    (root / "meta.properties").unlink()
+    (root / sign).mkdir() if sign.endswith("-0") else (root / sign).touch()
+    (told,) = [one for one in check(str(root)).findings if one.code == "ROOT-META"]
+    assert told.severity is Severity.ERROR
+    assert sign in told.message
+
+
+# -- what is no regular file -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "orders-0/00000000000000009999.log", "orders-0/00000000000000000000.index", "orders-0/leader-epoch-checkpoint",
+        "orders-0/partition.metadata", "orders-0/00000000000000000015.snapshot", "recovery-point-offset-checkpoint",
+        "meta.properties",
+    ],
+)  # fmt: skip
+def test_a_pipe_under_the_name_of_a_file_is_told_and_nobody_waits_for_it(root: Path, name: str) -> None:
+    (root / name).unlink(missing_ok=True)
+    os.mkfifo(root / name)
+    (told,) = [one for one in check(str(root), deep=True).findings if one.code == "FILE-READ"]
+    assert (told.file, told.message) == (str(root / name), "not a regular file but a named pipe")
+
+
+def test_a_lock_that_is_a_pipe_keeps_nobody_waiting(root: Path) -> None:
+    os.mkfifo(root / ".lock")
+    assert check(str(root)).is_clean

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.fsck.roots import metadata_log
 from tests.golden.corpus import case, facts
 from tests.log.segments_language import NOW, batch, marker
 from tidelog.errors import InvalidConfigError, InvalidRequestError, LockedError, StorageError
@@ -17,7 +18,7 @@ from tidelog.fsck.reindex import KINDS, FileState, Reindexed, ReindexSettings, r
 from tidelog.log import LogConfig, ManualClock, UnifiedLog
 from tidelog.log.checkpoints import OffsetCheckpoint
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_CHECKPOINT, TopicPartition
+from tidelog.log.names import CLEAN_SHUTDOWN, LOAD_JOURNAL, LOCK_FILE, LOG_START_CHECKPOINT, TopicPartition
 from tidelog.records import ControlType
 
 RECOVERY = "kafka-4.3/6-recovery"
@@ -264,15 +265,104 @@ def test_a_crash_between_two_renames_leaves_files_that_a_start_cleans_away(tmp_p
     assert files_in(root) == before
 
 
-def test_a_root_in_use_or_not_closed_in_good_order_is_refused(tmp_path: Path) -> None:
+def test_a_root_in_use_is_refused(tmp_path: Path) -> None:
     root = a_root(tmp_path)
     lock = LocalFileSystem().lock(str(root / LOCK_FILE))
     with pytest.raises(LockedError):
         reindexed(root)
     lock.release()
-    os.unlink(root / CLEAN_SHUTDOWN)
-    with pytest.raises(StorageError, match="not closed in good order"):
+
+
+def test_a_partition_that_somebody_has_open_is_left_alone(tmp_path: Path) -> None:
+    root = without_a_broker(a_root(tmp_path))
+    before = files_in(root)
+    with UnifiedLog.open(root / "orders-0", LogConfig(), clock=CLOCK):
+        error = reindexed(root, SETTINGS, clock=CLOCK).error
+    assert error is not None
+    assert f"has {root}/orders-0 open" in error
+    assert {name for name in files_in(root) if name.endswith(".log")} == {n for n in before if n.endswith(".log")}
+
+
+def test_a_load_that_was_interrupted_comes_first(tmp_path: Path) -> None:
+    root = a_root(tmp_path)
+    (root / LOAD_JOURNAL).touch()
+    with pytest.raises(StorageError, match="run tidelog load again"):
         reindexed(root)
+
+
+def without_a_broker(root: Path) -> Path:
+    """The partitions alone."""
+    for path in root.iterdir():
+        if path.is_file():
+            path.unlink()
+    return root
+
+
+@pytest.mark.parametrize("kind", ["copy", "partition", "not closed"])
+def test_any_directory_of_partitions_that_nobody_holds_will_do(tmp_path: Path, kind: str) -> None:
+    root = a_root(tmp_path)
+    if kind == "not closed":
+        os.unlink(root / CLEAN_SHUTDOWN)
+    else:
+        without_a_broker(root)
+    before = files_in(root)
+    remove_files_beside_the_logs(root)
+    done = reindexed(root / "orders-0" if kind == "partition" else root, SETTINGS, clock=CLOCK)
+    assert done.error is None
+    assert files_in(root) == before
+
+
+def test_of_several_roots_one_has_to_be_named(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        a_root(tmp_path / name)
+    with pytest.raises(InvalidRequestError, match=r"holds 2 log directories: name one of them \(.*one/data"):
+        reindex(str(tmp_path))
+
+
+# -- only what is missing or broken ------------------------------------------------------------------------------------
+
+
+def test_sound_files_are_left_alone_where_only_missing_ones_are_wanted(tmp_path: Path) -> None:
+    root = a_root(tmp_path)
+    directory = root / "orders-0"
+    missing, broken, sound = sorted(directory.glob("*.index"))[:3]
+    spare = sorted(directory.glob("*.timeindex"))[1]
+    before = files_in(root)
+    missing.unlink()
+    broken.write_bytes(struct.pack(">ii", 1, 7))
+    sound.write_bytes(sound.read_bytes()[:8])  # of a broker that was restarted, say
+    spare.unlink()
+    done = reindexed(root, ReindexSettings.parse({"segment.index.bytes": "4096"}), clock=CLOCK, missing=True)
+    assert {file.name: str(file.state) for file in done.files if file.state is not FileState.EQUAL} == {
+        missing.name: "missing",
+        broken.name: "stale",
+        sound.name: "sound",
+        spare.name: "missing",
+    }
+    left = f"orders-0/{sound.name}"
+    assert files_in(root) == {**before, left: before[left][:8]}
+    assert done.config is not None
+    assert done.config.is_found  # the interval of the sound indexes: what was lost is as it was
+
+
+def test_an_index_without_its_segment_is_broken(tmp_path: Path) -> None:
+    root = a_root(tmp_path)
+    (root / "orders-0" / "00000000000000009999.timeindex").write_bytes(bytes(12))
+    done = reindexed(root, SETTINGS, clock=CLOCK, missing=True)
+    assert [str(file.state) for file in done.changes] == ["extra"]
+
+
+def test_configs_are_those_of_the_metadata_log_where_it_is_there(tmp_path: Path) -> None:
+    root = a_root(tmp_path)
+    metadata_log(root, "orders", "index.interval.bytes", "100")
+    before = beside_the_logs(root)
+    for path in root.glob("orders-0/*.index"):
+        path.unlink()
+    (done,) = reindex(str(root), kinds=(".index",), clock=CLOCK)
+    assert {name: data for name, data in before.items() if name.endswith(".index")} == {
+        name: data for name, data in beside_the_logs(root).items() if name.endswith(".index")
+    }
+    assert str(done.config) == "index.interval.bytes=100, the topic's by the metadata log"
 
 
 def test_a_compaction_that_was_not_completed_is_left_to_the_broker(tmp_path: Path) -> None:

@@ -130,3 +130,20 @@ def test_columns_hold_what_the_headers_say_and_count_what_cannot_be() -> None:
         for position, header in zip(scan.positions.tolist(), headers, strict=True)
     ]  # fmt: skip
     assert odd == 3
+
+
+@pytest.mark.parametrize("size", [None, 0, 1, 61, 62, 63, 64, 65, 127, 128, 8190, 8191, 8192, 8193, 70_000])
+@pytest.mark.parametrize("headers", [0, 1])
+def test_sizes_of_any_form_are_walked_over(size: int | None, headers: int) -> None:
+    """Numbers of one, two and three bytes, and none at all, in each of the places where a size stands."""
+    some = None if size is None else b"x" * size
+    more = [Header("h", b"v")] * headers
+    data = bytes(
+        build_batch([NewRecord(some, b"v", 5, more), NewRecord(b"k", some, 900, more), NewRecord(some, some, 7)])
+    )
+    assert by_kernel(data, checked=False) == [BatchVerdict.SOUND]
+    for position in range(61, min(len(data), 61 + 12)):
+        damaged = bytearray(data)
+        damaged[position] ^= 1  # of a number that is its sign
+        with_checksum(damaged)
+        assert by_kernel(bytes(damaged), checked=False) == [verdict_of(RecordBatch(damaged))[0]]

@@ -357,7 +357,7 @@ def test_descriptors_are_not_inherited_by_programs(tmp_path: Path) -> None:
 def test_a_full_disk_is_a_storage_error() -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("the system has no /dev/full")
-    file = LocalFileSystem().open_write("/dev/full")
+    file = LocalFile("/dev/full", os.open("/dev/full", os.O_RDWR))  # a file system opens no devices
     with pytest.raises(StorageError, match="^/dev/full: No space left on device$"):
         file.write_at(0, b"x")
 
@@ -418,9 +418,9 @@ def test_new_files_have_the_rights_that_the_mask_leaves(tmp_path: Path) -> None:
 
 
 def test_the_files_say_what_they_are(tmp_path: Path) -> None:
-    file = LocalFileSystem().open_write("/dev/null")
+    file = LocalFileSystem().open_write(str(tmp_path / "a"))
     assert isinstance(file, LocalFile)
-    assert repr(file) == "LocalFile('/dev/null')"
+    assert repr(file) == f"LocalFile('{tmp_path}/a')"
 
 
 # Both, call by call.
@@ -511,3 +511,22 @@ def tree_of(fs: FileSystem, path: str) -> dict[str, object]:
         assert parent_of(join(path, name)) == path
         tree[name] = tree_of(fs, join(path, name)) if found.is_directory else read_whole(fs, join(path, name))
     return tree
+
+
+# -- what is no file ---------------------------------------------------------------------------------------------------
+
+
+def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    fs = LocalFileSystem()
+    for path, what in ((tmp_path / "pipe", "a named pipe"), ("/dev/null", "a device")):
+        for opening in (fs.open, fs.open_write):
+            with pytest.raises(StorageError, match=f"{path}: not a regular file but {what}"):
+                opening(str(path))
+
+
+def test_an_open_file_is_an_ordinary_descriptor(tmp_path: Path) -> None:
+    fs = LocalFileSystem()
+    file = fs.open_write(str(tmp_path / "a"))
+    reading = fs.open(str(tmp_path / "a"))
+    assert all(one.descriptor is not None and os.get_blocking(one.descriptor) for one in (file, reading))

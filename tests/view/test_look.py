@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.log.logs import a_log, all_replicated, batch, fill, lead
-from tidelog.errors import StorageError
+from tidelog.errors import SegmentGoneError, StorageError
 from tidelog.log import UnifiedLog
 from tidelog.view.files import ReadOnlyFiles
-from tidelog.view.look import take_look
+from tidelog.view.look import looking_again, take_look
 from tidelog.view.partition import PartitionView
 
 
@@ -163,3 +163,23 @@ def test_appends_after_the_look_are_not_part_of_it(tmp_path: Path) -> None:
     lead(log, 1)
     assert len(view.segments) == 1
     assert len(view.refresh().segments) == 2
+
+
+def test_a_question_is_asked_again_after_another_look() -> None:
+    looks = []
+
+    def question() -> int:
+        if len(looks) < 3:
+            raise SegmentGoneError("a segment is gone")
+        return 15
+
+    assert looking_again(question, lambda: looks.append(1), "orders-0") == 15
+    assert len(looks) == 3
+
+
+def test_a_directory_that_never_holds_still_is_given_up() -> None:
+    def question() -> int:
+        raise SegmentGoneError("a segment is gone")
+
+    with pytest.raises(StorageError, match="orders-0 changes faster than it can be read: read a copy"):
+        looking_again(question, lambda: None, "orders-0")

@@ -64,6 +64,16 @@ def test_patterns_lists_and_home_directories_are_taken(root: Path, monkeypatch: 
     assert tidelog.open("orders-0").topics == ("orders",)
 
 
+def test_a_file_address_is_unquoted(root: Path) -> None:
+    os.rename(root, root.parent / "a b%")
+    address = f"file://{root.parent}/a%20b%25"
+    assert tidelog.open(address).topics == ("eu-orders", "orders")
+    assert tidelog.open(address.replace("file://", "file://localhost")).topics == ("eu-orders", "orders")
+    for wrong in ("file://data/kafka", "file://kafka"):
+        with pytest.raises(InvalidRequestError, match="three slashes"):
+            tidelog.open(wrong)
+
+
 def test_a_root_that_is_named_like_a_partition_is_a_root(root: Path) -> None:
     os.rename(root, root.parent / "kafka-logs-0")
     assert tidelog.open(root.parent / "kafka-logs-0").topics == ("eu-orders", "orders")
@@ -73,7 +83,7 @@ def test_what_a_partition_cannot_be_found_for_is_said_with_what_is_there(root: P
     logs = tidelog.open(root)
     with pytest.raises(InvalidRequestError, match=r"no topic 'order' in .*kafka-logs; do you mean 'orders'\?"):
         logs["order"]
-    with pytest.raises(InvalidRequestError, match="orders has no partition 7 in .*; there is 0, 1"):
+    with pytest.raises(InvalidRequestError, match="orders has no partition 7 in .*; it has 0, 1"):
         logs["orders", 7]
     assert ("orders", 1) in logs
     assert ("orders", 7) not in logs

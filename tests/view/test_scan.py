@@ -1,7 +1,9 @@
 """Scans give what the records path reads, for every log, every bound and every way to cut."""
 
 import pickle
+import re
 from datetime import UTC, date, datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -211,10 +213,21 @@ def test_only_the_partition_of_a_key_is_read_if_the_default_partitioner_chose_it
     assert scan.to_table().column(0).to_pylist() == [4]
 
 
+def documented_columns() -> list[str]:
+    """The columns that docs/scan.md has in its table, in that order."""
+    page = (Path(__file__).parents[2] / "docs" / "scan.md").read_text()
+    _, _, table = page.partition("| column | type |")
+    rows = takewhile(lambda line: line.startswith("|"), table.splitlines()[1:])
+    return [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"columns": ["keys"]}, "no column 'keys'"),
+        ({"columns": ["keys"]}, "no column 'keys', do you mean 'key'"),
+        ({"columns": ["x"]}, f"no column 'x'; there are {', '.join(documented_columns())}$"),
+        ({"columns": ["isControl"]}, "no column 'isControl'"),
+        ({"columns": "key"}, "for one column write"),
         ({"columns": []}, "count"),
         ({"columns": ["segment", "segment"]}, "twice"),
         ({"from_offset": -1}, "from 0 on"),

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -44,6 +45,14 @@ def test_pandas_reads_a_scan_twice(scan: Scan) -> None:
         assert isinstance(frame, pd.DataFrame)
         assert frame.groupby("partition").size().to_dict() == {0: 8, 1: 8}
         assert scan.to_reader().read_pandas()["offset"].max() == 7
+
+
+def test_a_scan_that_is_taken_for_an_array_says_what_to_call(scan: Scan) -> None:
+    """pandas would make a table of one column of it, whose cells are batches."""
+    with pytest.raises(TypeError, match=r"scan.to_pandas\(\) makes a DataFrame"):
+        pd.DataFrame(scan)
+    with pytest.raises(TypeError, match=r"scan.to_table\(\)"):
+        np.asarray(scan)
 
 
 def test_a_schema_that_the_reader_asks_for_is_given(scan: Scan) -> None:

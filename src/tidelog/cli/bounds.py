@@ -36,7 +36,10 @@ def topic_option(command: Command) -> Command:
 
 
 def range_options(*end_names: str) -> Callable[[Command], Command]:
-    """The options of a command that reads records: which of them. `end_names` are what the last bound is called."""
+    """The options of a command that reads records: which of them. `end_names` are what the last bound is called.
+
+    That is --until everywhere, and --to as well where nothing else is called so: the --to of `export` is its target.
+    """
 
     def add(command: Command) -> Command:
         for option in reversed(_range_options(end_names)):

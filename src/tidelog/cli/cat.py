@@ -1,7 +1,6 @@
 """`tidelog cat`: records as data."""
 
 import io
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -10,13 +9,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from tidelog.cli.bounds import range_options, scan_options, topic_option
-from tidelog.cli.output import tell, when
+from tidelog.cli.output import tell
+from tidelog.cli.records import change_options, damage_told, row_changes, tell_of_bounds
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tidelog.tables.changes import RowChanges
     from tidelog.tables.formats import TableWriter
-    from tidelog.tables.redaction import Redaction
     from tidelog.tables.rows import CsvRows, JsonRows, LineRows, Row
     from tidelog.view.partition import PartitionView
     from tidelog.view.scan import Scan
@@ -43,12 +43,7 @@ _LEFT_OUT = 1
 @click.option("--out", "target", metavar="FILE", help="Write into a new file instead of to standard output.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @click.option("--headers", "with_headers", is_flag=True, help="Headers too, in the text form; the others have them.")
-@click.option(
-    "--redact", multiple=True, metavar="WHAT",
-    help="Replace key, value or headers (separated by commas) by their length and a mark.",
-)  # fmt: skip
-@click.option("--salt", metavar="TEXT", help="Of the marks of --redact: the same salt gives the same marks.")
-@click.option("--decode", is_flag=True, help="Show what the records of Kafka's internal topics say, as JSON.")
+@change_options
 def cat(
     directories: tuple[str, ...],
     topic: str,
@@ -73,57 +68,45 @@ def cat(
     import tidelog
     from tidelog.log.clock import SystemClock
 
-    changes = _Changes(topic if decode else None, redact, salt)
-    options = scan_options(now_ms=SystemClock().now_ms(), **bounds)
     columns = _COLUMNS if form != "text" else _LINE_COLUMNS if with_headers else _LINE_COLUMNS[:-1]
+    changes = row_changes(columns, topic, decode=decode, redact=redact, salt=salt)
+    options = scan_options(now_ms=SystemClock().now_ms(), **bounds)
     logs = tidelog.open(list(directories))
     few = _few_rows(logs[topic], columns, limit, options) if form in _ROW_FORMS else None
-    with _target(target, force) as sink:
+    written = _Counter()
+    with damage_told(directories, skip_corrupt=bounds["skip_corrupt"]), _target(target, force) as sink:
         with_partition = not bounds["partitions"]
         if few is not None:
-            _row_writer(form, sink, columns, with_partition).write(map(changes.of_row, few))
+            _row_writer(form, sink, columns, with_partition).write(map(changes.of_row, written.rows(few)))
             notices = []
         else:
             scan = logs.scan(topic, columns=columns, **options)
-            writer = _Lines(sink, with_partition) if form == "text" else _table_writer(form, sink, scan, target is None)
+            writer = _table_writer(form, sink, scan, changes, with_partition, is_stream=target is None)
             with closing(writer):  # while its target is open
                 for batch in _limited(scan, limit):
-                    writer.write(changes.of_batch(batch))
+                    writer.write(batch)
+                    written.count += batch.num_rows
             notices = scan.notices
         sink.flush()
+    if limit != 0:
+        tell_of_bounds(logs[topic], options, is_empty=not written.count)
     for notice in notices:
         tell(notice)
     if notices:
         raise click.exceptions.Exit(_LEFT_OUT)
 
 
-class _Changes:
-    """What is done to rows before they are written."""
+class _Counter:
+    """How many rows there were."""
 
-    def __init__(self, internal_topic: str | None, redact: tuple[str, ...], salt: str | None) -> None:
-        self._internal_topic = internal_topic
-        names = [name.strip() for part in redact for name in part.split(",") if name.strip()]
-        self._redaction = _redaction(names, os.urandom(32) if salt is None else salt.encode()) if names else None
+    def __init__(self) -> None:
+        self.count = 0
 
-    def of_row(self, row: "Row") -> "Row":
-        if self._internal_topic is not None:
-            from tidelog.tables.decoding import decoded_row
-
-            row = decoded_row(row, self._internal_topic)
-        return row if self._redaction is None else self._redaction.apply_to_row(row)
-
-    def of_batch(self, batch: "pa.RecordBatch") -> "pa.RecordBatch":
-        if self._internal_topic is not None:
-            from tidelog.tables.decoding import decoded
-
-            batch = decoded(batch, self._internal_topic)
-        return batch if self._redaction is None else self._redaction.apply(batch)
-
-
-def _redaction(names: list[str], salt: bytes) -> "Redaction":
-    from tidelog.tables.redaction import Redaction
-
-    return Redaction(names, salt)
+    def rows(self, rows: "Iterable[Row]") -> "Iterator[Row]":
+        """The same rows, counted as they pass."""
+        for row in rows:
+            self.count += 1
+            yield row
 
 
 def _few_rows(
@@ -177,28 +160,16 @@ def _row_writer(form: str, sink: BinaryIO, columns: tuple[str, ...], with_partit
     from tidelog.tables.rows import CsvRows, JsonRows, LineRows
 
     if form == "text":
-        return LineRows(sink, when, with_partition=with_partition)
+        return LineRows(sink, with_partition=with_partition)
     return JsonRows(sink) if form == "jsonl" else CsvRows(sink, columns)
 
 
-def _table_writer(form: str, sink: BinaryIO, scan: "Scan", is_stream: bool) -> "TableWriter":
-    from tidelog.tables.formats import open_writer
+def _table_writer(
+    form: str, sink: BinaryIO, scan: "Scan", changes: "RowChanges", with_partition: bool, *, is_stream: bool
+) -> "TableWriter":
+    from tidelog.tables.formats import ChangedRows, open_writer
+    from tidelog.tables.lines import LineColumns
 
-    return open_writer(form, sink, scan.schema, is_stream=is_stream)  # type: ignore[arg-type]
-
-
-class _Lines:
-    """One line per record, for eyes."""
-
-    def __init__(self, sink: BinaryIO, with_partition: bool) -> None:
-        from tidelog.tables.rows import LineRows
-
-        self._rows = LineRows(sink, when, with_partition=with_partition)
-
-    def write(self, batch: "pa.RecordBatch") -> None:
-        from tidelog.tables.rows import rows_of
-
-        self._rows.write(rows_of(batch))
-
-    def close(self) -> None:
-        """Every line is written already."""
+    if form == "text":
+        return ChangedRows(LineColumns(sink, with_partition=with_partition), changes)
+    return open_writer(form, sink, scan.schema, is_stream=is_stream, changes=changes)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ __all__ = ["diff"]
 
 _DIFFERENCES = 1
 _UNREADABLE = 3
+_BELIEVED = "the checksums in the headers were believed: --verify compares each with the bytes of its batch"
 
 
 @click.command()
@@ -67,7 +68,7 @@ def diff(
     with progress("comparing") as show:
         a, b = (_paths(side) for side in sides)
         found = compare(a, b, topics=chosen, strict=strict, options=options, on_partition=show)
-    _show(found, as_json)
+    _show(found, as_json, verify)
     if not found.is_readable:
         raise click.exceptions.Exit(_UNREADABLE)
     if not found.is_equal:
@@ -109,12 +110,14 @@ def _fingerprints(
         (partition, *map(str, (made.start_offset, made.end_offset, made.batches, made))) for partition, made in rows
     ]
     table(("partition", "from", "to", "batches", "fingerprint"), cells)
+    if not verify:
+        click.echo(_BELIEVED)
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------
 
 
-def _show(found: "Comparison", as_json: bool) -> None:
+def _show(found: "Comparison", as_json: bool, is_verified: bool) -> None:
     if as_json:
         for row in found.partitions:
             print_json(row.to_dict())
@@ -124,6 +127,8 @@ def _show(found: "Comparison", as_json: bool) -> None:
         if row.first is not None:
             click.echo()
             click.echo("\n".join(_details(row)))
+    if not is_verified:
+        click.echo(_BELIEVED)
 
 
 def _cells(row: "PartitionComparison") -> list[str]:

@@ -9,9 +9,9 @@ import click
 
 from tidelog.cli.bounds import range_options, scan_options, topic_option
 from tidelog.cli.output import interruptible, print_json, progress, size, table, tell
+from tidelog.cli.records import change_options, damage_told, row_changes, tell_of_bounds
 
 if TYPE_CHECKING:
-    from tidelog.tables.export import Exported
     from tidelog.tables.formats import Format
     from tidelog.view import LogDirView
     from tidelog.view.scan import Scan
@@ -34,6 +34,7 @@ _LEFT_OUT = 1
 )  # fmt: skip
 @click.option("--columns", metavar="C,…", help="The columns, in this order; docs/scan.md names them.")
 @range_options("--until")
+@change_options
 @click.option("--compression", metavar="CODEC", help="Of parquet (zstd) and arrow (none).")
 @click.option("--force", is_flag=True, help="Replace files that are there.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per file.")
@@ -43,6 +44,9 @@ def export(
     target: str,
     form: str | None,
     columns: str | None,
+    decode: bool,
+    redact: tuple[str, ...],
+    salt: str | None,
     compression: str | None,
     force: bool,
     as_json: bool,
@@ -51,25 +55,39 @@ def export(
     """Write the records of a topic into parquet, CSV, JSON Lines or Arrow files. DIR as in `tidelog ls`.
 
     A file is written beside its place and gets its name once it is complete. What was exported, `tidelog load` makes a
-    log of again.
+    log of again, as long as it was neither decoded nor redacted.
     """
     import tidelog
     from tidelog.log.clock import SystemClock
+    from tidelog.tables.export import export_table
     from tidelog.tables.new_file import ensure_free
+    from tidelog.view.pieces import SCAN_COLUMNS, scan_schema
 
     options = scan_options(now_ms=SystemClock().now_ms(), **bounds)
-    options["columns"] = None if columns is None else [name.strip() for name in columns.split(",")]
+    names = SCAN_COLUMNS if columns is None else [name.strip() for name in columns.split(",")]
+    schema = scan_schema(names)
+    changes = row_changes(names, topic, decode=decode, redact=redact, salt=salt)
+    options["columns"] = changes.needed
     logs = tidelog.open(list(directories))
     kind, targets = _targets(logs, topic, target, form, bounds["partitions"])
     for path in targets:
         ensure_free(path, force=force)
     done, notices = [], []
-    with interruptible() as ensure_wanted, progress("exporting", ensure_wanted) as show:
+    with (
+        damage_told(directories, skip_corrupt=bounds["skip_corrupt"]),
+        interruptible() as ensure_wanted,
+        progress("exporting", ensure_wanted) as show,
+    ):
         for path, partitions in targets.items():
             scan = logs.scan(topic, **{**options, "partitions": partitions})
-            update = show(os.path.basename(path))
-            done.append(_write(scan, path, kind, compression, force, update))
+            on_rows = _observer(scan, show(os.path.basename(path)))
+            done.append(
+                export_table(
+                    scan, schema, path, kind, compression=compression, changes=changes, force=force, on_rows=on_rows
+                )
+            )
             notices += scan.notices
+    tell_of_bounds(logs[topic], options, is_empty=not any(file.rows for file in done))
     if as_json:
         for file in done:
             print_json({"path": file.path, "records": file.rows, "bytes": file.size})
@@ -98,13 +116,9 @@ def _targets(
     }
 
 
-def _write(
-    scan: "Scan", path: str, kind: "Format", compression: str | None, force: bool, update: Callable[[int, int], None]
-) -> "Exported":
-    from tidelog.tables.export import export_table
-
-    on_rows = _as_bytes(scan, update) if sys.stderr.isatty() else lambda rows: update(rows, rows)
-    return export_table(scan, scan.schema, path, kind, compression=compression, force=force, on_rows=on_rows)
+def _observer(scan: "Scan", update: Callable[[int, int], None]) -> Callable[[int], None]:
+    """What is told how many rows are written."""
+    return _as_bytes(scan, update) if sys.stderr.isatty() else lambda rows: update(rows, rows)
 
 
 def _as_bytes(scan: "Scan", update: Callable[[int, int], None]) -> Callable[[int], None]:

@@ -8,11 +8,11 @@ from tidelog.cli.output import count, interruptible, print_json, progress, size,
 
 if TYPE_CHECKING:
     from tidelog.fsck import Finding, RepairResult, Report
-    from tidelog.log.config import LogConfig
 
 __all__ = ["fsck"]
 
 _FINDINGS = 1
+_MENDED = "tidelog fsck --repair"  # how the remedy begins where a repair does it all
 
 
 @click.command()
@@ -25,7 +25,7 @@ _FINDINGS = 1
 )
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE",
-    help="With --repair: a config of the topics that indexes are rebuilt with (index.interval.bytes=…).",
+    help="With --repair: a config that indexes are rebuilt with (index.interval.bytes=…), else it is looked for.",
 )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; by default one per processor.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -46,8 +46,9 @@ def fsck(
     starting; a warning Kafka puts right by itself, or it may have been meant; info is for your information.
 
     With --repair no broker may run. What can be read stays: only the bytes of a broken batch are cut out, batches
-    behind it are found again, indexes and snapshots are rebuilt. Everything that is removed lies in the quarantine,
-    with a manifest. Run it as the user of the broker, or as root: new files then get the owner of the old ones.
+    behind it are found again, and what is wrong beside the log is rebuilt from it. Indexes that are sound stay as they
+    are. Everything that is removed lies in the quarantine, with a manifest. Run it as the user of the broker, or as
+    root: new files then get the owner of the old ones.
 
     Exit codes: 0 nothing wrong, or nothing any more; 1 findings.
     """
@@ -56,7 +57,7 @@ def fsck(
     if settings and not repair:
         raise click.UsageError("--set goes with --repair: a check takes indexes of any spacing")
     if repair:
-        _repair(directories, quarantine, _config(settings), jobs, as_json, dry_run)
+        _repair(directories, quarantine, _configs(settings), jobs, as_json, dry_run)
         return
     from tidelog.fsck import check
 
@@ -66,12 +67,14 @@ def fsck(
         print_json(report.to_dict())
     else:
         _show(report)
+        _show_next_steps(report)
         if not report.is_clean:
             click.echo(f"`tidelog fsck {' '.join(directories)} --repair --dry-run` tells what can be mended")
     raise click.exceptions.Exit(0 if report.is_clean else _FINDINGS)
 
 
-def _config(settings: tuple[str, ...]) -> "LogConfig":
+def _configs(settings: tuple[str, ...]) -> dict[str, str]:
+    """What was given, by Kafka's names; a config that there is not is refused."""
     from tidelog.log.config import LogConfig
 
     pairs = {}
@@ -80,13 +83,14 @@ def _config(settings: tuple[str, ...]) -> "LogConfig":
         if not equals or not name:
             raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--set")
         pairs[name] = value
-    return LogConfig.from_properties(pairs)
+    LogConfig.from_properties(pairs)
+    return pairs
 
 
 def _repair(
     directories: tuple[str, ...],
     quarantine: str | None,
-    config: "LogConfig",
+    config: dict[str, str],
     jobs: int | None,
     as_json: bool,
     dry_run: bool,
@@ -123,6 +127,14 @@ def _show(report: "Report") -> None:
     )
 
 
+def _show_next_steps(report: "Report") -> None:
+    """What people have to do themselves, once for each code."""
+    steps = {one.code: one.remedy for one in report.findings if one.severity.value != "info"}
+    for code, remedy in steps.items():
+        if not remedy.startswith(_MENDED):
+            click.echo(f"{code}: {remedy}")
+
+
 def _verdict(report: "Report") -> str:
     if report.is_clean:
         return "nothing wrong"
@@ -144,7 +156,7 @@ def _show_planned(result: "RepairResult") -> None:
     _show_left(result.left)
     if result.done:
         click.echo(
-            f"afterwards: {_verdict(result.after)}; {result.pieces:,} pieces, {size(result.bytes)} in quarantine"
+            f"afterwards: {_verdict(result.after)}; {count(result.pieces, 'piece')}, {size(result.bytes)} in quarantine"
         )
 
 
@@ -154,7 +166,7 @@ def _show_repaired(result: "RepairResult") -> None:
     for line in result.done:
         click.echo(line)
     for path in result.quarantine:
-        click.echo(f"quarantine: {path} ({result.pieces:,} pieces, {size(result.bytes)})")
+        click.echo(f"quarantine: {path} ({count(result.pieces, 'piece')}, {size(result.bytes)})")
     _show_left(result.left)
     if result.done:
         click.echo(f"checked again: {_verdict(result.after)}")

@@ -22,12 +22,16 @@ __all__ = ["load"]
 @topic_option
 @click.option("--format", "form", type=click.Choice(["parquet", "csv", "jsonl", "arrow"]),
               help="Without it the name of a file tells.")  # fmt: skip
-@click.option("--partitions", type=click.IntRange(1), metavar="N", help="How many partitions the topic has.")
+@click.option(
+    "--partitions", type=click.IntRange(1), metavar="N",
+    help="How many partitions the topic has. Rows that name theirs go there all the same.",
+)  # fmt: skip
 @click.option(
     "--compression", default="none", show_default=True, metavar="CODEC",
     help="Of the batches: none, gzip, snappy, lz4 or zstd.",
 )  # fmt: skip
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A config of the topic (segment.bytes=…).")
+@click.option("--many-segments", is_flag=True, help="Load even if that makes more than 10,000 segments.")
 @click.option("--topic-id", metavar="ID", help="The id of a new topic, as Kafka writes it; without it a random one.")
 @click.option("--internal", is_flag=True, help="Load into a topic of Kafka's own, such as __consumer_offsets.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per partition.")
@@ -39,6 +43,7 @@ def load(
     partitions: int | None,
     compression: str,
     settings: tuple[str, ...],
+    many_segments: bool,
     topic_id: str | None,
     internal: bool,
     as_json: bool,
@@ -49,8 +54,8 @@ def load(
     partition, timestamp and headers any may be missing; topic, offset and the others that `tidelog export` writes are
     passed over.
 
-    Without a partition a record goes where Kafka's producers put its key (murmur2); records without a key are dealt
-    out in turn. Offsets are given anew, behind those that are there.
+    A record goes to the partition that it names. Without one it goes where Kafka's producers put its key (murmur2);
+    records without a key are dealt out in turn. Offsets are given anew, behind those that are there.
 
     If something is wrong nothing is loaded. A load that is killed leaves a journal in the log directory, and the next
     one into it takes back first what was appended: run it again before a broker starts there.
@@ -77,6 +82,8 @@ def load(
                 compression=compression,
                 topic_id=None if topic_id is None else parse_uuid(topic_id),
                 allow_internal=internal,
+                expected_bytes=total,
+                many_segments=many_segments,
                 on_bytes=lambda size: update(size, max(size, total)),
                 on_notice=tell,
             )

@@ -1,5 +1,6 @@
 """`tidelog ls`: what lies in log directories."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -25,7 +26,7 @@ _UNREADABLE = 3
     "--long",
     "with_segments",
     is_flag=True,
-    help="Segments too: records, codecs and the state of each file. Reads all batch headers.",
+    help="Segments too: records, times, codecs, files and all notes. Reads all batch headers.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per partition.")
 def ls(directories: tuple[str, ...], topics: tuple[str, ...], with_segments: bool, as_json: bool) -> None:
@@ -33,6 +34,8 @@ def ls(directories: tuple[str, ...], topics: tuple[str, ...], with_segments: boo
 
     DIR is a root (one of a broker's log.dirs, or a copy of it), a partition directory, a pattern, or an address such as
     s3://bucket/path. A running broker is not disturbed: nothing is written and nothing is locked.
+
+    Nothing is checked either, besides what a reader would stumble over: `tidelog fsck` does.
     """
     import tidelog
     from tidelog.errors import InvalidRequestError
@@ -48,7 +51,7 @@ def ls(directories: tuple[str, ...], topics: tuple[str, ...], with_segments: boo
     if missing:
         raise InvalidRequestError(f"no partition of topic {', '.join(sorted(missing))} in {', '.join(directories)}")
     if not as_json:
-        _show(rows)
+        _show(rows, with_segments=with_segments)
     bad = [row for row in rows if row.problem is not None]
     for row in bad:
         tell(f"{row.root}/{row.directory}: {row.problem}")
@@ -56,27 +59,39 @@ def ls(directories: tuple[str, ...], topics: tuple[str, ...], with_segments: boo
         raise click.exceptions.Exit(_UNREADABLE)
 
 
-_COLUMNS = ("partition", "log start", "log end", "high watermark", "segments", "bytes", "newest record", "state")
-_SEGMENT_COLUMNS = ("segment", "offsets", "batches", "records", "bytes", "from", "to", "codecs", "files")
+_COLUMNS = ("partition", "log start", "log end", "high watermark", "segments", "bytes", "newest record", "notes")
+_SEGMENT_COLUMNS = ("offsets", "records", "bytes", "from", "to", "codecs")  # with nine digits 100 characters
 
 
-def _show(rows: "list[PartitionListing]") -> None:
+def _show(rows: "list[PartitionListing]", *, with_segments: bool) -> None:
     for root in dict.fromkeys(row.root for row in rows):
         inside = [row for row in rows if row.root == root]
         total = sum(row.bytes for row in inside)
-        table(_COLUMNS, [_cells(row) for row in inside], f"{root}: {count(len(inside), 'partition')}, {size(total)}")
-        for row in inside:
-            if row.details:
+        cells = [_cells(row, "" if with_segments else ", see -l") for row in inside]
+        table(_COLUMNS, cells, f"{root}: {count(len(inside), 'partition')}, {size(total)}")
+        for row in inside if with_segments else ():
+            if row.details or row.notices:
                 click.echo()
-                table(_SEGMENT_COLUMNS, [_segment_cells(segment) for segment in row.details], row.directory)
-                for notice in row.notices:
-                    click.echo(f"note: {notice}")
+                _show_segments(row)
     if not rows:
         click.echo("no partitions")
 
 
-def _cells(row: "PartitionListing") -> tuple[str, ...]:
-    state = "cannot be read" if row.problem is not None else row.mark or "ok"
+def _show_segments(row: "PartitionListing") -> None:
+    table(_SEGMENT_COLUMNS, [_segment_cells(segment) for segment in row.details], row.directory)
+    if row.details:
+        click.echo(f"files: {', '.join(_files(row.details))}")
+    for notice in (*row.notices, *_odd_files(row.details)):
+        click.echo(f"note: {notice}")
+
+
+def _cells(row: "PartitionListing", see: str) -> tuple[str, ...]:
+    """A partition in which nothing was noticed has no note. That is all that is known: `fsck` checks, this does not."""
+    notes = [] if row.mark is None else [row.mark]
+    if row.problem is not None:
+        notes.append("cannot be read")
+    elif row.notices:
+        notes.append(f"{count(len(row.notices), 'note')}{see}")
     return (
         str(row.partition) if row.mark is None else row.directory,
         _or_dash(row.log_start_offset),
@@ -85,22 +100,35 @@ def _cells(row: "PartitionListing") -> tuple[str, ...]:
         str(row.segments),
         size(row.bytes),
         "-" if row.largest_timestamp_ms is None else when(row.largest_timestamp_ms),
-        state,
+        ", ".join(notes),
     )
 
 
 def _segment_cells(segment: "SegmentListing") -> tuple[str, ...]:
     return (
-        f"{segment.base_offset:020}",
-        f"{segment.base_offset} to {segment.next_offset - 1}" if segment.batches else "none",
-        str(segment.batches),
+        f"{segment.base_offset} to {segment.next_offset - 1}" if segment.batches else f"{segment.base_offset}, none",
         str(segment.records),
         size(segment.bytes),
         "-" if segment.first_timestamp_ms is None else when(segment.first_timestamp_ms),
         "-" if segment.largest_timestamp_ms is None else when(segment.largest_timestamp_ms),
         ",".join(segment.codecs) or "-",
-        ", ".join(f"{suffix} {state}" for suffix, state in segment.files.items()),
     )
+
+
+def _files(segments: "tuple[SegmentListing, ...]") -> Iterator[str]:
+    """How many files of each kind there are, and how many entries they have together."""
+    yield f"{len(segments):,} .log"
+    for suffix in dict.fromkeys(suffix for segment in segments for suffix in segment.entries):
+        entries = [segment.entries[suffix] for segment in segments if suffix in segment.entries]
+        in_all = sum(entries)
+        yield f"{len(entries):,} {suffix} with {in_all:,} {'entry' if in_all == 1 else 'entries'}"
+
+
+def _odd_files(segments: "tuple[SegmentListing, ...]") -> Iterator[str]:
+    for segment in segments:
+        for suffix, state in segment.files.items():
+            if suffix not in segment.entries and state != "whole":
+                yield f"{segment.base_offset:020}{suffix}: {state}"
 
 
 def _or_dash(number: int | None) -> str:

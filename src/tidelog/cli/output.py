@@ -11,9 +11,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 import click
+
+from tidelog.tables.text import time_text as when
 
 __all__ = [
     "aligned",
@@ -30,7 +31,6 @@ __all__ = [
 ]
 
 _WIDE = 200  # columns, where the answer goes to a file or a program
-_LAST_MS = 253_402_300_799_999  # of the year 9999, behind which dates have no name
 
 
 def tell(sentence: str) -> None:
@@ -119,18 +119,6 @@ def size(number: int) -> str:
     ('17 B', '1.2 MB')
     """
     return short(number, (" B", " kB", " MB", " GB", " TB"))
-
-
-def when(timestamp_ms: int) -> str:
-    """A time in UTC; the bare number where no calendar has it.
-
-    >>> when(1_547_033_949_062), when(-1)
-    ('2019-01-09T11:39:09.062Z', '-1')
-    """
-    if not 0 <= timestamp_ms <= _LAST_MS:
-        return str(timestamp_ms)
-    seconds, milliseconds = divmod(timestamp_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03}Z"
 
 
 @contextmanager

@@ -1,10 +1,12 @@
 """`tidelog reindex`: indexes and producer snapshots made anew while no broker runs."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelog.cli.output import interruptible, print_json, progress, size, table, tell
+from tidelog.cli.output import count, interruptible, print_json, progress, size, table, tell
 from tidelog.cli.settings import settings_of
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ _KINDS = ("index", "timeindex", "txnindex", "snapshot")
 @click.option(
     "--only", "kinds", multiple=True, type=click.Choice(_KINDS), help="A kind of file; repeatable. Without it all four."
 )
+@click.option("--missing", is_flag=True, help="Only files that are missing or broken. Sound ones are left alone.")
 @click.option("--dry-run", is_flag=True, help="Tell which files would change. Nothing is changed.")
 @click.option("--verify", is_flag=True, help="Only compare: like --dry-run, and exit with 1 if a file would change.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per partition.")
@@ -36,17 +39,22 @@ def reindex(
     topics: tuple[str, ...],
     settings: tuple[str, ...],
     kinds: tuple[str, ...],
+    missing: bool,
     dry_run: bool,
     verify: bool,
     as_json: bool,
 ) -> None:
-    """Rebuild .index, .timeindex, .txnindex and .snapshot files of the log directory DIR while no broker runs.
+    """Rebuild .index, .timeindex, .txnindex and .snapshot files below DIR while no broker runs.
 
-    They become what Kafka makes of the log when it finds none of them, byte for byte. The log itself is only read. One
-    that would have to be cut first is left alone: tidelog fsck mends it.
+    DIR is a log directory of a broker, a copy of some of its partitions, or a partition directory.
 
-    The directory does not tell the configs of its topics. Give those that differ from Kafka's defaults and matter here:
-    index.interval.bytes, segment.index.bytes, and the broker's producer.id.expiration.ms.
+    The files become what Kafka makes of the log when it finds none of them, byte for byte; with --missing those that
+    are there and sound stay as they are. The log itself is only read. One that would have to be cut first is left
+    alone: tidelog fsck mends it.
+
+    The configs of the topics are read from the metadata log, where the directory has it. Give others that differ from
+    Kafka's defaults and matter here: index.interval.bytes, segment.index.bytes, and the broker's
+    producer.id.expiration.ms.
 
     Run it as the user of the broker, or as root: new files then get the owner of the old ones.
     """
@@ -55,8 +63,8 @@ def reindex(
     parsed = ReindexSettings.parse(settings_of(settings))
     suffixes = tuple(f".{kind}" for kind in kinds or _KINDS)
     is_trial = dry_run or verify
-    rows, left = _run(directory, list(dict.fromkeys(topics)) or None, parsed, suffixes, is_trial)
-    _show(rows, is_trial, as_json)
+    rows, left = _run(directory, list(dict.fromkeys(topics)) or None, parsed, suffixes, missing, is_trial)
+    _show(rows, missing, is_trial, as_json)
     bad = [str(row.partition) for row in rows if row.error is not None]
     if left:
         tell(f"interrupted: not looked at: {', '.join(left)}")
@@ -69,14 +77,14 @@ def reindex(
 
 
 def _run(
-    directory: str, topics: list[str] | None, settings: Any, suffixes: tuple[str, ...], is_trial: bool
+    directory: str, topics: list[str] | None, settings: Any, suffixes: tuple[str, ...], missing: bool, is_trial: bool
 ) -> "tuple[list[Reindexed], list[str]]":
     """What was done, and the partitions that an interruption left."""
+    from tidelog.fsck.held_root import HeldRoot
     from tidelog.fsck.reindex import partitions_in, reindex_partition
-    from tidelog.log.offline_root import OfflineRoot
 
     rows: list[Reindexed] = []
-    with OfflineRoot(directory) as root, interruptible() as ensure_wanted:
+    with HeldRoot(directory) as root, interruptible() as ensure_wanted:
         partitions = partitions_in(root, topics)
         try:
             with progress("comparing" if is_trial else "rebuilding", ensure_wanted) as show:
@@ -85,8 +93,14 @@ def _run(
                     update = show(str(partition))
                     rows.append(
                         reindex_partition(
-                            root, partition, settings, kinds=suffixes, write=not is_trial, on_progress=update
-                        )
+                            root,
+                            partition,
+                            settings,
+                            kinds=suffixes,
+                            missing=missing,
+                            write=not is_trial,
+                            on_progress=update,
+                        )  # fmt: skip
                     )
         except KeyboardInterrupt:
             pass  # told when the root is let go
@@ -96,14 +110,16 @@ def _run(
 # -- what is shown -----------------------------------------------------------------------------------------------
 
 _STATES = ("equal", "stale", "missing", "extra")
+_SOUND = "sound"
 
 
-def _show(rows: "list[Reindexed]", is_trial: bool, as_json: bool) -> None:
+def _show(rows: "list[Reindexed]", missing: bool, is_trial: bool, as_json: bool) -> None:
     if as_json:
         for row in rows:
             print_json(_as_json(row, is_trial))
         return
-    table(("partition", "log", *_STATES), [_cells(row) for row in rows], "Compared" if is_trial else "Rebuilt")
+    states = (*_STATES, _SOUND) if missing else _STATES
+    table(("partition", "log", *states), [_cells(row, states) for row in rows], "Compared" if is_trial else "Rebuilt")
     if is_trial and any(row.changes for row in rows):
         click.echo()
         _show_files(rows)
@@ -112,13 +128,34 @@ def _show(rows: "list[Reindexed]", is_trial: bool, as_json: bool) -> None:
             click.echo(f"{row.partition}: {row.error}")
         if row.forgotten_producers:
             click.echo(f"{row.partition}: {_forgotten(row, is_trial)}")
+        if row.config is not None and row.config.is_found:
+            click.echo(f"{row.partition}: {row.config}")
+    click.echo(_in_short(rows, missing, is_trial))
 
 
-def _cells(row: "Reindexed") -> list[str]:
+def _cells(row: "Reindexed", wanted: Sequence[str]) -> list[str]:
     if row.error is not None:
-        return [str(row.partition), *["-"] * (len(_STATES) + 1)]
-    states = [str(file.state) for file in row.files]
-    return [str(row.partition), size(row.log_bytes), *(str(states.count(state)) for state in _STATES)]
+        return [str(row.partition), *["-"] * (len(wanted) + 1)]
+    states = _states_of([row])
+    return [str(row.partition), size(row.log_bytes), *(str(states[state]) for state in wanted)]
+
+
+def _states_of(rows: "Sequence[Reindexed]") -> Counter[str]:
+    return Counter(str(file.state) for row in rows for file in row.files)
+
+
+def _in_short(rows: "list[Reindexed]", missing: bool, is_trial: bool) -> str:
+    """How many files were touched, and how many were left alone, and why."""
+    states = _states_of(rows)
+    would = "would be " if is_trial else ""
+    deeds = [f"{count(states['stale'] + states['missing'], 'file')} {would}rebuilt"]
+    if states["extra"]:
+        deeds.append(f"{states['extra']:,} {would}removed")
+    left = [f"{states['equal']:,} as Kafka would write {'it' if states['equal'] == 1 else 'them'}"]
+    if states[_SOUND]:
+        left.append(f"{states[_SOUND]:,} with other bytes and nothing wrong")
+    hint = "; --missing leaves stale files alone that are sound" if is_trial and states["stale"] and not missing else ""
+    return f"{', '.join(deeds)}; left alone: {', '.join(left)}{hint}"
 
 
 def _show_files(rows: "list[Reindexed]") -> None:
@@ -147,5 +184,6 @@ def _as_json(row: "Reindexed", is_trial: bool) -> dict[str, object]:
         "log_bytes": row.log_bytes,
         "files": [{**file._asdict(), "state": str(file.state)} for file in row.files],
         "forgotten_producers": list(row.forgotten_producers),
+        "index_interval_bytes": None if row.config is None else row.config.config.index_interval_bytes,
         "error": row.error,
     }

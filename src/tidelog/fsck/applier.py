@@ -18,7 +18,6 @@ from tidelog.fsck.root_plan import RootPlan
 from tidelog.fsck.settling import settle
 from tidelog.log.checkpoints import LeaderEpochCheckpoint, OffsetCheckpoint
 from tidelog.log.clock import Clock
-from tidelog.log.config import LogConfig
 from tidelog.log.files import FileSystem, join, opened
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import (
@@ -44,7 +43,6 @@ class Applier:
     def __init__(
         self,
         fs: FileSystem,
-        config: LogConfig,
         clock: Clock,
         quarantine: str | None,
         stamp: str,
@@ -54,7 +52,6 @@ class Applier:
         self.failed: set[str] = set()  # partition directories that refused
         self.half_done: set[str] = set()  # roots with a partition that was being changed when it did
         self._fs = fs
-        self._config = config
         self._clock = clock
         self._directory = quarantine
         self._stamp = stamp
@@ -133,7 +130,7 @@ class Applier:
                 self.half_done.add(root)
 
         if plan.settle:
-            settle(self._fs, plan.check, quarantine, self._config, self._clock, begin)
+            settle(self._fs, plan.check, quarantine, plan.index_config.config, self._clock, begin)
         else:
             self._keep(plan, quarantine)
             self._change(plan, quarantine, begin)
@@ -156,16 +153,14 @@ class Applier:
         for segment in (one for group in plan.groups for one in group):
             for suffix in SEGMENT_SUFFIXES[1:]:
                 path = check.files.path(segment.base_offset, suffix)
-                quarantine.keep_file(path, code="LOG-ORDER", why="of a segment that is written anew")
-        for base in check.files.bases:
-            if base in plan.rebuild or (plan.recover_from is not None and base >= plan.recover_from):
-                for suffix in _INDEX_SUFFIXES:
-                    quarantine.keep_file(check.files.path(base, suffix), code="IDX-ENTRY", why="rebuilt")
+                quarantine.keep_file(path, code=plan.code_of(segment.base_offset), why="its segment is written anew")
+        for one in plan.rebuild.values():
+            quarantine.keep_file(one.path, code=one.code, why=f"rebuilt: {one.why}")
         if plan.groups or plan.reload:
             for name in check.files.deleted:
                 quarantine.keep_file(join(directory, name), code="PAR-DELETED", why="loading the log removes it")
         if plan.epochs is not None:
-            quarantine.keep_file(join(directory, LEADER_EPOCH_CHECKPOINT), code="EPO-ENTRY", why="written anew")
+            quarantine.keep_file(join(directory, LEADER_EPOCH_CHECKPOINT), code=plan.epochs_code, why="written anew")
         if plan.topic_id is not None:
             quarantine.keep_file(join(directory, PARTITION_METADATA), code="PAR-METADATA", why="written anew")
         for path, first, last in plan.gaps:
@@ -219,25 +214,24 @@ class Applier:
     def _reload(self, plan: PartitionPlan, quarantine: Quarantine) -> None:
         """Load the log as a broker does after a crash, which rebuilds what is missing, and close it."""
         check = plan.check
-        for base in sorted(plan.rebuild):
-            for suffix in _INDEX_SUFFIXES:
-                self._fs.remove(check.files.path(base, suffix))
-
-        def keep(path: str) -> None:
-            quarantine.keep_file(path, code="SNP-STRAY", why="loading the log removes it")
-
+        for path in sorted(plan.rebuild):
+            self._fs.remove(path)
+        indexes = {check.files.path(base, suffix) for base in check.files.bases for suffix in _INDEX_SUFFIXES}
+        kept = KeptLogs(self._fs, _keeper(quarantine), indexes - plan.rebuild.keys())
+        for path in plan.rebuild:
+            kept.hide(f"{path.rpartition('.')[0]}{INDEX_SUFFIX}")  # a segment without it is recovered as a whole
         ends = check.ends
         end = 0 if ends is None else ends.end
         start = 0 if check.log_start is None else check.log_start
         log = UnifiedLog.open(
             check.place.path,
-            self._config,
+            plan.index_config.config,
             recovery_point=end if plan.recover_from is None else plan.recover_from,
             log_start_offset=start if start <= end else 0,
             clean_shutdown=False,
             producer_id_expiration_ms=_NEVER_MS,  # whom to forget is for the broker to decide
             clock=self._clock,
-            fs=KeptLogs(self._fs, keep),
+            fs=kept,
             rng=random.Random(0),
             lock=False,
         )
@@ -255,3 +249,13 @@ class Applier:
             self._remove(finding)
         for name, entries in plan.checkpoints.items():
             OffsetCheckpoint(self._fs, join(plan.root.place.path, name)).write(entries)
+
+
+def _keeper(quarantine: Quarantine) -> Callable[[str], None]:
+    """Keeps what the loading of a log is about to remove or to replace."""
+
+    def keep(path: str) -> None:
+        code = "EPO-ENTRY" if path.endswith(LEADER_EPOCH_CHECKPOINT) else "SNP-STRAY"
+        quarantine.keep_file(path, code=code, why="loading the log removes it or writes it anew")
+
+    return keep

@@ -81,7 +81,7 @@ def check_places(
         try:
             explained = explained_offsets(fs, kept, place.path)
         except StorageError as error:
-            root.notes.add("FILE-READ", kept, str(error), severity=Severity.WARNING)
+            root.notes.add_unreadable(kept, error, severity=Severity.WARNING)
             explained = {}
         for partition in place.partitions:
             if is_delete_directory(partition.name):
@@ -90,7 +90,7 @@ def check_places(
                 known = explained.get(partition.name, ())
                 checks.append(PartitionCheck(fs, partition, root, deep=deep, explained=known))
             except StorageError as error:
-                root.notes.add("FILE-READ", partition.path, str(error), partition=partition.topic_partition)
+                root.notes.add_unreadable(partition.path, error, partition=partition.topic_partition)
     _run(checks, report, progress, jobs or os.cpu_count() or 1)
     for one in checks:
         one.look_again()

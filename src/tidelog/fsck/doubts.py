@@ -8,7 +8,7 @@ a file of another partition, or an older copy. A repair rebuilds them all and th
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,15 +21,16 @@ from tidelog.fsck.segment_scan import SegmentFacts
 __all__ = ["note_doubts", "note_twins"]
 
 _TIMES = "the time index"
+_EPOCHS = "the leader epoch checkpoint"
 _WITNESSES = {
     "IDX-ENTRY": "the offset index",
     "TIX-ENTRY": _TIMES,
     "TIX-STALE": _TIMES,
     "TXN-ENTRY": "the transaction index",
     "TXN-MISSING": "the transaction index",
-    "SNP-STATE": "a producer snapshot",
-    "LOG-EPOCH": "the leader epochs",
-    "EPO-ENTRY": "the leader epochs",
+    "SNP-STATE": "the producer snapshot behind it",
+    "LOG-EPOCH": _EPOCHS,
+    "EPO-ENTRY": _EPOCHS,
 }
 _ENOUGH = 2
 _LIKENESS = ("size", "first", "last", "time", "producer")  # what two segments have in common if one is a copy
@@ -40,16 +41,25 @@ def note_doubts(notes: Notes, segments: Sequence[SegmentFacts], layout: Layout) 
     said = _witnesses(notes, segments)
     strays = Counter(number for number, _ in layout.out_of_order)
     mostly_strays = {number for number, count in strays.items() if count >= layout.in_place[number].sum()}
-    for number in mostly_strays:
-        said.setdefault(number, set()).add("the offsets of its other batches")
-    for number, witnesses in sorted(said.items()):
+    for number in sorted(said.keys() | mostly_strays):
+        witnesses = said.get(number, set())
         facts = segments[number]
         in_place = layout.in_place[number]
         # Of a batch with a damaged offset the offset index tells nothing new; that others have other times does.
         is_doubtful = len(witnesses) >= _ENOUGH if in_place.all() else strays[number] and _TIMES in witnesses
         if (is_doubtful or number in mostly_strays) and in_place.any() and not facts.damage:
-            message = f"{' and '.join(sorted(witnesses))} do not agree with what is in it"
-            notes.add("SEG-DOUBT", facts.path, message)
+            notes.add("SEG-DOUBT", facts.path, _doubt(sorted(witnesses), has_strays=number in mostly_strays))
+
+
+def _doubt(witnesses: Sequence[str], *, has_strays: bool) -> str:
+    """What was seen, and what it may mean."""
+    seen = []
+    if witnesses:
+        names = " and ".join(filter(None, (", ".join(witnesses[:-1]), witnesses[-1])))
+        seen.append(f"{names} {'describes' if len(witnesses) == 1 else 'describe'} other batches")
+    if has_strays:
+        seen.append("the offsets of half of them or more do not fit those of the others")
+    return f"its batches are whole, but {', and '.join(seen)}: it may belong to another partition, or be an older copy"
 
 
 class _Place(NamedTuple):
@@ -80,25 +90,42 @@ def note_twins(partitions: Iterable[tuple[Notes, Sequence[SegmentFacts], Layout]
 
     That alone is no fault. Whoever makes a topic of the copy of another has such twins, and nothing contradicts them.
     """
-    alike: dict[bytes, list[_Place]] = {}
-    for notes, segments, layout in partitions:
-        for number, facts in enumerate(segments):
-            if len(facts.batches):
-                columns = b"".join(np.ascontiguousarray(facts.batches[name]).tobytes() for name in _LIKENESS)
-                place = _Place(notes, segments, layout, number)
-                alike.setdefault(hashlib.sha256(columns).digest(), []).append(place)
-    for twins in alike.values():
+    for twins in _alike(partitions):
         for one in twins:
             others = [other.path for other in twins if other.notes.topic_partition != one.notes.topic_partition]
             is_told = any(finding.code == "SEG-DOUBT" and finding.file == one.path for finding in one.notes.findings)
             if not others or is_told:
                 continue
             if one.is_contradicted:
-                message = f"the same batches lie in {others[0]}, and what lies here beside them contradicts them"
+                message = (
+                    f"the same batches lie in {others[0]}, and the files here describe others: it may belong there"
+                )
                 one.notes.add("SEG-DOUBT", one.path, message)
             elif one.is_beside_a_gap:
-                message = f"the same batches lie in {others[0]}, and here offsets are missing beside them"
+                message = (
+                    f"the same batches lie in {others[0]}, and here offsets are missing beside them: it may belong "
+                    "there, unless one topic was made from a copy of the other and compacted"
+                )
                 one.notes.add("SEG-DOUBT", one.path, message, severity=Severity.INFO)
+
+
+def _alike(partitions: Iterable[tuple[Notes, Sequence[SegmentFacts], Layout]]) -> Iterator[list[_Place]]:
+    """Segments with the same batches; only those that begin and end alike are compared batch for batch."""
+    similar: dict[tuple[int, ...], list[_Place]] = {}
+    for notes, segments, layout in partitions:
+        for number, facts in enumerate(segments):
+            batches = facts.batches
+            if len(batches):
+                shape = len(batches), int(batches["first"][0]), int(batches["last"][-1])
+                similar.setdefault(shape, []).append(_Place(notes, segments, layout, number))
+    for places in similar.values():
+        if len({place.notes.topic_partition for place in places}) > 1:
+            alike: dict[bytes, list[_Place]] = {}
+            for place in places:
+                batches = place.segments[place.number].batches
+                columns = b"".join(np.ascontiguousarray(batches[name]).tobytes() for name in _LIKENESS)
+                alike.setdefault(hashlib.sha256(columns).digest(), []).append(place)
+            yield from alike.values()
 
 
 def _witnesses(notes: Notes, segments: Sequence[SegmentFacts]) -> dict[int, set[str]]:

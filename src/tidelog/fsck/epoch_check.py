@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tidelog.errors import CheckpointError
+from tidelog.errors import CheckpointError, StorageError
 from tidelog.fsck.batch_order import Layout
 from tidelog.fsck.findings import Severity
 from tidelog.fsck.notes import Notes
@@ -76,6 +76,9 @@ def check_epochs(
         entries = read_epochs(fs, path)
     except CheckpointError as error:
         notes.add("EPO-FORMAT", path, str(error).removeprefix(f"{path}: "))
+        return []
+    except StorageError as error:
+        notes.add_unreadable(path, error)
         return []
     if not segments:
         return []

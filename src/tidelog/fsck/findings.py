@@ -73,8 +73,10 @@ CODES: dict[str, Code] = {
     "SEG-NAME": Code(ERROR, "a segment that is named after another offset than its first", f"{_REPAIR} renames it"),
     "SEG-DOUBT": Code(
         ERROR,
-        "a sound segment that several files contradict: it may be of another partition, or an older copy",
-        f"compare it with a replica (tidelog diff); {_REPAIR} keeps what contradicts it in the quarantine",
+        "a .log whose batches are whole, but not those that the files beside it describe: it may belong to another "
+        "partition, or be an older copy",
+        "compare it with a replica of the partition (tidelog diff), and put the right .log back if it is another one; "
+        f"{_REPAIR} takes it as it is, rebuilds the files that disagree, and keeps the old ones in the quarantine",
     ),
     "SEG-NO-LOG": Code(ERROR, "an index without its segment", _MOVE),
     "IDX-MISSING": Code(WARNING, "a segment without its offset index", _REBUILD),
@@ -128,7 +130,9 @@ CODES: dict[str, Code] = {
     "PAR-EMPTY": Code(WARNING, "a partition directory without a segment", "Kafka makes an empty one at the log start"),
     # Roots.
     "ROOT-META": Code(
-        ERROR, "meta.properties is missing or cannot be read", "restore it from a backup, or format the storage anew"
+        ERROR,
+        "meta.properties, the identity of a root, is missing or cannot be read; info if the root was never formatted",
+        "restore it from a backup, or write it anew: kafka-storage.sh format, with the ids of the cluster and the node",
     ),
     "ROOT-FOREIGN": Code(ERROR, "a directory whose name is not that of a partition: Kafka does not start", _MOVE),
     "ROOT-LOAD": Code(
@@ -144,7 +148,11 @@ CODES: dict[str, Code] = {
     "CHK-UNKNOWN": Code(WARNING, "a checkpoint names a partition that is not there", _REWRITE),
     "CHK-RANGE": Code(ERROR, "a checkpoint names an offset that the log does not reach", _REWRITE),
     # Any file.
-    "FILE-READ": Code(ERROR, "a file or directory that cannot be read", "see to its permissions and to the disk"),
+    "FILE-READ": Code(
+        ERROR,
+        "a file or directory that cannot be read",
+        "see to its permissions and to the disk; move away what is no regular file",
+    ),
     "FILE-OWNER": Code(
         WARNING, "a file that the owner of its directory may not write", f"{_REPAIR} gives it the owner's rights"
     ),

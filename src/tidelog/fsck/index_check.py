@@ -27,18 +27,21 @@ _UNKNOWN_USUAL = 1 << 20
 Rows = np.ndarray[Any, np.dtype[Any]]
 
 
-def check_offset_index(notes: Notes, path: str, data: bytes, facts: SegmentFacts, *, is_open: bool) -> None:
-    """Compare an `.index` with its segment. `is_open`: zeros at its end are room for more."""
+def check_offset_index(notes: Notes, path: str, data: bytes, facts: SegmentFacts, *, is_open: bool) -> Rows | None:
+    """Compare an `.index` with its segment. `is_open`: zeros at its end are room for more.
+
+    Gives the positions that its entries name; None if they are not to be believed.
+    """
     entries = _written(notes, "IDX", path, data, _OFFSET_ENTRY, is_open)
     batches = facts.batches
     if entries is None:
-        return
+        return None
     offsets = entries["offset"].astype(np.int64) + facts.base_offset
     positions = entries["position"].astype(np.int64)
     if not _increases(notes, "IDX-ORDER", path, offsets, _OFFSET_ENTRY.itemsize):
-        return
+        return None
     if not _increases(notes, "IDX-ORDER", path, positions, _OFFSET_ENTRY.itemsize):
-        return
+        return None
     if is_open:  # the log may have grown since it was read
         is_read = positions < facts.size
         offsets, positions = offsets[is_read], positions[is_read]
@@ -61,11 +64,15 @@ def check_offset_index(notes: Notes, path: str, data: bytes, facts: SegmentFacts
         )  # fmt: skip
     if is_right.all() and not is_open:
         _note_stale(notes, path, positions, facts)
+    return positions if is_right.all() else None
 
 
 def _is_offset_of(batches: Batches, number: Rows, offsets: Rows) -> Any:
     """Whether an offset is the first of the batch an entry points to, or the last of it or of one appended with it."""
-    first, last = batches["first"][number], batches["last"][number]
+    last = batches["last"][number]
+    if np.array_equal(offsets, last):
+        return True
+    first = batches["first"][number]
     ends = np.minimum(np.searchsorted(batches["last"], offsets), len(batches) - 1)
     is_an_end = (batches["last"][ends] == offsets) & (offsets >= last)
     is_legacy = batches["magic"][number] < MAGIC
@@ -135,9 +142,7 @@ def _written(notes: Notes, kind: str, path: str, data: bytes, entry: Any, is_ope
     if len(data) % size:
         notes.add(f"{kind}-SIZE", path, f"{len(data)} bytes, an entry takes {size}", position=len(data) // size * size)
     rows = np.frombuffer(data[: len(data) // size * size], entry)
-    raw = np.frombuffer(rows.tobytes(), np.uint8).reshape(-1, size)
-    used = np.flatnonzero(raw.any(axis=1))
-    count = int(used[-1]) + 1 if len(used) else 0
+    count = -(-len(data[: rows.nbytes].rstrip(b"\0")) // size)  # an entry that ends with zeros is not one of zeros
     if count < len(rows) and not (len(rows) == 1 and count == 0):
         if not is_open:
             notes.add(

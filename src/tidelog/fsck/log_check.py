@@ -12,22 +12,28 @@ from tidelog.fsck.notes import Notes
 from tidelog.fsck.segment_scan import Batches, Damage, SegmentFacts
 from tidelog.records.batch import MAGIC
 
-__all__ = ["GapRules", "note_damage", "note_gaps", "note_layout"]
+__all__ = ["GapRules", "judged_damage", "note_damage", "note_gaps", "note_layout"]
 
 _MANY = 10  # findings of one kind in one file, before the rest is counted
 
 
+def judged_damage(facts: SegmentFacts, damage: Damage, *, is_last: bool, is_clean: bool) -> tuple[str, Severity | None]:
+    """Code and severity of bytes that are no batch. At the very end of the last segment a crash may have left them."""
+    code = damage.code
+    if is_last and damage.end == facts.size and not is_clean:
+        if code == "LOG-ZEROS":
+            return code, Severity.WARNING
+        if code in ("LOG-TORN", "LOG-CRC", "LOG-LENGTH"):
+            return "LOG-TAIL", None
+    elif is_last and code == "LOG-TORN":
+        return "LOG-TAIL", None
+    return code, None
+
+
 def note_damage(notes: Notes, facts: SegmentFacts, *, is_last: bool, is_clean: bool) -> None:
-    """Bytes that are no batch. At the very end of the last segment a crash may have left them."""
+    """Bytes that are no batch."""
     for number, damage in enumerate(facts.damage):
-        code, severity = damage.code, None
-        if is_last and damage.end == facts.size and not is_clean:
-            if code == "LOG-ZEROS":
-                severity = Severity.WARNING
-            elif code in ("LOG-TORN", "LOG-CRC", "LOG-LENGTH"):
-                code = "LOG-TAIL"
-        elif is_last and code == "LOG-TORN":
-            code = "LOG-TAIL"
+        code, severity = judged_damage(facts, damage, is_last=is_last, is_clean=is_clean)
         if number == _MANY:
             left = facts.damage[number:]
             size = sum(one.size for one in left)

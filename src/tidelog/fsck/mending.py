@@ -18,13 +18,13 @@ from tidelog.errors import LockedError, StorageError, TidelogError
 from tidelog.fsck.applier import Applier
 from tidelog.fsck.checker import Checked, check_places
 from tidelog.fsck.findings import Finding, Report
+from tidelog.fsck.index_configs import Given
 from tidelog.fsck.places import find_places
 from tidelog.fsck.plan import RepairPlan, plan_checked
 from tidelog.fsck.quarantine import quarantine_of
 from tidelog.fsck.rehearsal import RehearsalFileSystem
 from tidelog.log.checkpoints import CleanShutdownFile
 from tidelog.log.clock import Clock, SystemClock
-from tidelog.log.config import LogConfig
 from tidelog.log.files import FileSystem, join, read_whole, write_atomically
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import LOCK_FILE
@@ -58,7 +58,7 @@ def repair(
     dry_run: bool = False,
     deep: bool = True,
     quarantine: str | None = None,
-    config: LogConfig | None = None,
+    config: Given | None = None,
     progress: Callable[[int, int], None] | None = None,
     jobs: int | None = None,
     clock: Clock | None = None,
@@ -66,12 +66,15 @@ def repair(
 ) -> RepairResult:
     """Mend all that lies at or below some paths, and check it again.
 
+    `config` is what indexes are rebuilt with: all configs of the topics, or some by Kafka's names; what is not given is
+    taken from the metadata log, from the sound indexes of each log, or from Kafka's defaults.
+
     With `dry_run` everything happens in memory: the result says what would be done, to the last round, and nothing is
     written or locked.
     """
     return _Repair(
         [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)],
-        deep, quarantine, config or LogConfig(), progress, jobs, clock or SystemClock(), fs or LocalFileSystem(),
+        deep, quarantine, config, progress, jobs, clock or SystemClock(), fs or LocalFileSystem(),
         dry_run,
     ).run()  # fmt: skip
 
@@ -82,7 +85,7 @@ class _Repair:
         paths: list[str],
         deep: bool,
         quarantine: str | None,
-        config: LogConfig,
+        config: Given | None,
         progress: Callable[[int, int], None] | None,
         jobs: int | None,
         clock: Clock,
@@ -111,13 +114,11 @@ class _Repair:
                 self._held.append(place.path)
             checked = self._check(self._first_look)
             result = RepairResult(checked.report, checked.report)
-            applier = Applier(
-                self._fs, self._config, self._clock, self._quarantine, _stamp(self._clock), self._take_marker
-            )
+            applier = Applier(self._fs, self._clock, self._quarantine, _stamp(self._clock), self._take_marker)
             held.callback(applier.close)
             told: list[Finding] = []
             for _ in range(_ROUNDS):
-                plan = plan_checked(checked, self._fs, without=applier.failed)
+                plan = plan_checked(checked, self._fs, without=applier.failed, config=self._config)
                 told += [finding for finding in plan.notices if finding not in told]
                 result.left = plan.left + told
                 if plan.is_empty:
@@ -185,7 +186,7 @@ def apply(plan: RepairPlan, *, quarantine: str | None = None, fs: FileSystem | N
     The caller sees to it that no broker has the directories open.
     """
     clock = SystemClock()
-    applier = Applier(fs or LocalFileSystem(), LogConfig(), clock, quarantine, _stamp(clock), lambda root: None)
+    applier = Applier(fs or LocalFileSystem(), clock, quarantine, _stamp(clock), lambda root: None)
     try:
         applier.apply(plan)
     finally:

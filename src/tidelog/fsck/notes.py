@@ -1,5 +1,6 @@
 """Where findings about one partition, or one root, are written down while it is looked at."""
 
+from tidelog.errors import StorageError
 from tidelog.fsck.findings import CODES, Finding, Severity
 from tidelog.log.names import TopicPartition
 
@@ -43,6 +44,18 @@ class Notes:
                 kind.remedy if remedy is None else remedy,
             )
         )
+
+    def add_unreadable(
+        self,
+        path: str,
+        error: StorageError,
+        *,
+        severity: Severity | None = None,
+        partition: TopicPartition | None = None,
+    ) -> None:
+        """Note a file that the disk does not give, and what it says."""
+        message = str(error).removeprefix(f"{path}: ")
+        self.add("FILE-READ", path, message, severity=severity, partition=partition)
 
     def has(self, *codes: str) -> bool:
         """Whether one of these was noted."""

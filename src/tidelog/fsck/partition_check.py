@@ -9,13 +9,14 @@ from tidelog.fsck.doubts import note_doubts
 from tidelog.fsck.epoch_check import WrongEpoch, check_epochs, epochs_of_log
 from tidelog.fsck.findings import Finding, Severity
 from tidelog.fsck.index_check import check_offset_index, check_time_index
-from tidelog.fsck.log_check import GapRules, note_damage, note_gaps, note_layout
+from tidelog.fsck.index_spacing import IndexSpacing
+from tidelog.fsck.log_check import GapRules, judged_damage, note_damage, note_gaps, note_layout
 from tidelog.fsck.notes import Notes
 from tidelog.fsck.partition_files import PartitionFiles
 from tidelog.fsck.places import PartitionPlace
 from tidelog.fsck.producer_check import SnapshotCheck
 from tidelog.fsck.root_files import LogEnds, RootFiles
-from tidelog.fsck.segment_scan import SegmentFacts, scan_segment
+from tidelog.fsck.segment_scan import Damage, SegmentFacts, scan_segment
 from tidelog.fsck.txn_check import TxnReplay, check_txn_index, note_lost_markers
 from tidelog.log.checkpoints import read_epochs
 from tidelog.log.files import ReadFileSystem, join, opened, read_whole
@@ -62,6 +63,7 @@ class PartitionCheck:
         self.wrong_epochs: list[WrongEpoch] = []
         self.is_compacted = False
         self.gaps: list[tuple[str, int, int]] = []  # file and offsets that are missing, and nothing says why
+        self.spacing = IndexSpacing()
         self._fs = fs
         self._root = root
         self._deep = deep
@@ -78,7 +80,7 @@ class PartitionCheck:
                 return scan_segment(file, base_offset, deep=self._deep, on_bytes=on_bytes)
         except StorageError as error:
             if self._fs.stat(path) is not None:  # else a live broker has removed it
-                self.notes.add("FILE-READ", path, str(error))
+                self.notes.add_unreadable(path, error)
             return None
 
     @property
@@ -158,7 +160,7 @@ class PartitionCheck:
         """The log start by the leader epochs, if they begin inside the first segment: deleting records folds them."""
         try:
             entries = read_epochs(self._fs, join(self.files.directory, LEADER_EPOCH_CHECKPOINT))
-        except CheckpointError:
+        except (CheckpointError, StorageError):
             return None
         in_log = epochs_of_log(self.segments, self.layout)
         if not entries or not in_log or not in_log[0].start_offset < entries[0].start_offset:
@@ -193,16 +195,27 @@ class PartitionCheck:
                 self.notes.add("PAR-METADATA", path, "it is missing: the broker would set the directory aside")
         except CheckpointError as error:
             self.notes.add("PAR-METADATA", path, str(error).removeprefix(f"{path}: "))
+        except StorageError as error:
+            self.notes.add_unreadable(path, error)
 
     @property
     def is_quorum(self) -> bool:
         return self.place.topic_partition.topic == CLUSTER_METADATA_TOPIC
 
+    def code_of(self, facts: SegmentFacts, damage: Damage) -> str:
+        """The code under which damage of a segment was noted."""
+        is_last = facts is self.segments[-1]
+        return judged_damage(facts, damage, is_last=is_last, is_clean=self._was_closed)[0]
+
+    @property
+    def _was_closed(self) -> bool:
+        """Whether nothing has been appended since the root was closed in good order."""
+        return self._is_clean and not self._root.is_in_use
+
     def _check_logs(self) -> None:
-        is_clean = self._is_clean and not self._root.is_in_use
-        for number, facts in enumerate(self.segments):
-            is_last = number == len(self.segments) - 1
-            note_damage(self.notes, facts, is_last=is_last, is_clean=is_clean)
+        is_clean = self._was_closed
+        for facts in self.segments:
+            note_damage(self.notes, facts, is_last=facts is self.segments[-1], is_clean=is_clean)
         note_layout(self.notes, self.segments, self.layout)
         rules = GapRules(
             log_start=self.log_start or 0,
@@ -224,7 +237,9 @@ class PartitionCheck:
         path = self.files.path(base, INDEX_SUFFIX)
         data = self._content(path, base, INDEX_SUFFIX)
         if data is not None:
-            check_offset_index(notes, path, data, facts, is_open=is_open)
+            positions = check_offset_index(notes, path, data, facts, is_open=is_open)
+            if positions is not None:
+                self.spacing.take(positions, facts.batches)
         elif not may_lack:
             notes.add("IDX-MISSING", path, "Kafka reads the whole segment to make one")
         path = self.files.path(base, TIME_INDEX_SUFFIX)
@@ -241,7 +256,7 @@ class PartitionCheck:
             return read_whole(self._fs, path)
         except StorageError as error:
             if self._fs.stat(path) is not None:
-                self.notes.add("FILE-READ", path, str(error))
+                self.notes.add_unreadable(path, error)
             return b""
 
     def _check_producers(self) -> None:

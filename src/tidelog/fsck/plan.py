@@ -21,6 +21,7 @@ from tidelog.fsck.batch_order import Layout
 from tidelog.fsck.checker import Checked
 from tidelog.fsck.epoch_check import epochs_of_log, folded
 from tidelog.fsck.findings import Finding, Report, Severity
+from tidelog.fsck.index_configs import DEFAULT, Given, IndexConfig, IndexConfigs
 from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.fsck.rehearsal import is_local
 from tidelog.fsck.root_plan import RootPlan, plan_root
@@ -29,16 +30,17 @@ from tidelog.fsck.topic_ids import known_topic_id
 from tidelog.log.checkpoints import EpochEntry
 from tidelog.log.files import ReadFileSystem, join
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import LOG_SUFFIX
+from tidelog.log.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from tidelog.records.batch import MAGIC
 
-__all__ = ["Cut", "Mend", "NewSegment", "PartitionPlan", "RepairPlan", "plan_checked", "plan_repair"]
+__all__ = ["Cut", "Mend", "NewSegment", "PartitionPlan", "Rebuilt", "RepairPlan", "plan_checked", "plan_repair"]
 
 _CODES_SET_ASIDE = ("PAR-NAME", "PAR-FOREIGN", "SEG-NO-LOG", "SNP-FORMAT", "SNP-STATE", "SNP-STRAY")
 _EPOCH_CODES = ("EPO-FORMAT", "EPO-MISSING", "EPO-ENTRY", "EPO-START")
 _NOT_OURS = ("ROOT-META", "ROOT-DUPLICATE", "ROOT-LOAD", "PAR-TOPIC-ID", "FILE-READ")
 _NOTICES = ("SEG-DOUBT", "TXN-MARKER")
 _REBUILT_KINDS = ("IDX-", "TIX-", "TXN-")
+_INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 class Cut(NamedTuple):
@@ -77,6 +79,14 @@ class NewSegment(NamedTuple):
     pieces: tuple[Piece, ...]
 
 
+class Rebuilt(NamedTuple):
+    """An index that is made anew from its segment."""
+
+    path: str
+    code: str
+    why: str
+
+
 @dataclass
 class PartitionPlan:
     """What is done to one partition directory in one round."""
@@ -88,10 +98,12 @@ class PartitionPlan:
     mends: list[Mend] = field(default_factory=list)
     renames: list[tuple[str, str]] = field(default_factory=list)  # of segments that have the wrong name
     groups: list[list[NewSegment]] = field(default_factory=list)  # each replaced in one step
-    rebuild: set[int] = field(default_factory=set)  # bases of segments that get new indexes
+    rebuild: dict[str, Rebuilt] = field(default_factory=dict)  # by path; every other index stays as it is
+    index_config: IndexConfig = DEFAULT
     reload: bool = False
     recover_from: int | None = None  # the first offset behind which everything is recovered
     epochs: list[EpochEntry] | None = None
+    epochs_code: str = ""  # why they are written anew
     topic_id: uuid.UUID | None = None
     gaps: list[tuple[str, int, int]] = field(default_factory=list)  # file and offsets; taken as they are
     owners: list[Finding] = field(default_factory=list)
@@ -102,6 +114,11 @@ class PartitionPlan:
             self.settle or self.set_aside or self.cuts or self.mends or self.renames or self.groups or self.rebuild
             or self.reload or self.epochs is not None or self.topic_id is not None or self.gaps or self.owners
         )  # fmt: skip
+
+    def code_of(self, base_offset: int) -> str:
+        """Why a segment is written anew: what was cut out of it first, or that batches go in or out."""
+        path = self.check.files.path(base_offset, LOG_SUFFIX)
+        return next((cut.code for cut in self.cuts if cut.path == path), "LOG-RANGE")
 
     @property
     def is_rewriting(self) -> bool:
@@ -124,13 +141,16 @@ class PartitionPlan:
         for group in self.groups:
             for segment in group:
                 deed = "written anew from what is sound" if segment.pieces else "emptied or removed"
-                yield f"{name}: segment {segment.base_offset} is {deed}"
-        for base in sorted(self.rebuild):
-            yield f"{name}: indexes of segment {base} are rebuilt"
+                yield f"{name}: segment {segment.base_offset} is {deed} ({self.code_of(segment.base_offset)})"
+        for path in sorted(self.rebuild):
+            yield f"{path}: rebuilt from the log ({self.rebuild[path].code})"
+        if any(path.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)) for path in self.rebuild):
+            yield f"{name}: indexes are rebuilt with {self.index_config}; the others are left as they are"
         if self.epochs is not None:
-            yield f"{name}: leader-epoch-checkpoint is written anew with {len(self.epochs)} epochs"
+            deed = f"written anew with {len(self.epochs)} epoch{'' if len(self.epochs) == 1 else 's'}"
+            yield f"{name}: leader-epoch-checkpoint is {deed} ({self.epochs_code})"
         if self.topic_id is not None:
-            yield f"{name}: partition.metadata is written with the topic id of the other partitions"
+            yield f"{name}: partition.metadata is written with the topic id of the other partitions (PAR-METADATA)"
         if self.reload:
             yield f"{name}: producer snapshots are brought up to date"
         for _, first, last in self.gaps:
@@ -160,15 +180,18 @@ class RepairPlan:
             yield from root.lines()
 
 
-def plan_repair(report: Report, *, fs: ReadFileSystem | None = None) -> RepairPlan:
+def plan_repair(report: Report, *, config: Given | None = None, fs: ReadFileSystem | None = None) -> RepairPlan:
     """What the first round of a repair would do about the findings of a check."""
     assert isinstance(report.evidence, Checked)
-    return plan_checked(report.evidence, fs or LocalFileSystem())
+    return plan_checked(report.evidence, fs or LocalFileSystem(), config=config)
 
 
-def plan_checked(checked: Checked, fs: ReadFileSystem, without: Collection[str] = ()) -> RepairPlan:
+def plan_checked(
+    checked: Checked, fs: ReadFileSystem, without: Collection[str] = (), config: Given | None = None
+) -> RepairPlan:
     """The plan of one round. Partitions and roots `without` have refused to be mended."""
     plan = RepairPlan()
+    configs = IndexConfigs(fs, checked.roots, config)
     is_unclear = {root.place.path for root in checked.roots if root.place.path in without}
     for one in checked.partitions:
         root_path = one.notes.root or ""
@@ -178,6 +201,7 @@ def plan_checked(checked: Checked, fs: ReadFileSystem, without: Collection[str] 
             continue
         partition = _plan_partition(one, checked, fs, plan.left)
         if not partition.is_empty:
+            partition.index_config = configs.of(one)
             plan.partitions.append(partition)
         if partition.groups or partition.settle or partition.mends or partition.renames:
             is_unclear.add(root_path)
@@ -219,16 +243,29 @@ def _plan_partition(one: PartitionCheck, checked: Checked, fs: ReadFileSystem, l
         return plan  # loading a log cuts it where it is damaged
     if plan.mends or plan.renames:  # and then look again: what else is wrong may be a consequence
         return PartitionPlan(one, mends=plan.mends, renames=plan.renames, owners=plan.owners)
-    bases = {facts.path.rpartition("/")[2].partition(".")[0]: facts.base_offset for facts in one.segments}
-    for finding in bad:
-        if finding.code.startswith(_REBUILT_KINDS):
-            plan.rebuild.add(bases[finding.file.rpartition("/")[2].partition(".")[0]])
+    _plan_indexes(plan, one, bad)
     codes = {finding.code for finding in bad}
     plan.reload = plan.reload or bool(plan.rebuild or codes & {"SNP-FORMAT", "SNP-STATE", "SNP-MISSING", "PAR-EMPTY"})
     if codes & set(_EPOCH_CODES):
         start = max(one.log_start or 0, one.segments[0].base_offset) if one.segments else 0
         plan.epochs = folded(epochs_of_log(one.segments, one.layout), _known_start(one, start))
+        plan.epochs_code = next(finding.code for finding in bad if finding.code in _EPOCH_CODES)
     return plan
+
+
+def _plan_indexes(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Finding]) -> None:
+    """Indexes are rebuilt that something is wrong with, and those of segments that are written anew; no others."""
+    for finding in bad:
+        if finding.code.startswith(_REBUILT_KINDS):
+            plan.rebuild.setdefault(finding.file, Rebuilt(finding.file, finding.code, finding.message))
+    for segment in (segment for group in plan.groups for segment in group):
+        base = segment.base_offset
+        for suffix in _INDEX_SUFFIXES:
+            path = one.files.path(base, suffix)
+            plan.rebuild.pop(path, None)
+            is_left = segment.pieces or base == one.segments[-1].base_offset
+            if is_left and (suffix != TXN_INDEX_SUFFIX or one.files.has(base, suffix)):
+                plan.rebuild[path] = Rebuilt(path, plan.code_of(base), "its segment is written anew")
 
 
 def _leave_unmovable(findings: list[Finding], fs: ReadFileSystem, left: list[Finding]) -> None:
@@ -286,7 +323,7 @@ def _plan_log(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Finding], 
     is_changed = [content != _whole(facts) for content, facts in zip(contents, segments, strict=True)]
     if not any(is_changed):
         return
-    plan.cuts = [cut for number in range(len(segments)) for cut in _cuts(number, segments, layout)]
+    plan.cuts = [cut for number in range(len(segments)) for cut in _cuts(number, one)]
     changed = [number for number, changes in enumerate(is_changed) if changes]
     if layout.moved:
         changed = list(range(changed[0], changed[-1] + 1))
@@ -325,10 +362,11 @@ def _content(number: int, segments: Sequence[SegmentFacts], layout: Layout) -> t
     return tuple(merged)
 
 
-def _cuts(number: int, segments: Sequence[SegmentFacts], layout: Layout) -> Iterator[Cut]:
+def _cuts(number: int, one: PartitionCheck) -> Iterator[Cut]:
     """The bytes of a file that belong nowhere."""
+    segments, layout = one.segments, one.layout
     facts = segments[number]
-    pieces = [(damage.position, damage.size, damage.code, damage.why) for damage in facts.damage]
+    pieces = [(damage.position, damage.size, one.code_of(facts, damage), damage.why) for damage in facts.damage]
     for segment, batch in layout.out_of_order:
         if segment == number:
             row = facts.batches[batch]

@@ -62,7 +62,7 @@ class SnapshotCheck:
                 continue
             except StorageError as error:
                 if self._fs.stat(path) is not None:  # else a live broker has removed it
-                    self._notes.add("FILE-READ", path, str(error))
+                    self._notes.add_unreadable(path, error)
                 continue
             ahead = [entry for entry in entries if _reaches(entry) >= self._known_until.get(offset, offset)]
             if ahead:

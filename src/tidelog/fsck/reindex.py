@@ -8,23 +8,31 @@ disk. What that leaves is what Kafka would leave, and it is compared with what l
 beside the old ones and renamed, so that a crash leaves each of them old or new. The `.log` files are read and never
 changed: a log that recovery would have to cut is refused.
 
+On request only what is missing or broken is made anew: a file with other bytes that a check (partition_check.py) finds
+nothing wrong with is left alone.
+
 What is made is kept in memory until it is written: about 5 MiB for each GiB of log.
 """
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tidelog.errors import CorruptIndexError, CorruptionError, InvalidConfigError, InvalidRequestError, TidelogError
+from tidelog.fsck.findings import Severity
+from tidelog.fsck.held_root import HeldRoot
+from tidelog.fsck.index_configs import Given, IndexConfig, index_config
+from tidelog.fsck.partition_check import PartitionCheck
+from tidelog.fsck.root_files import RootFiles
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
 from tidelog.log.config_values import Kind, Setting, at_least
 from tidelog.log.files import FileSystem, ReadFile, WriteFile, join, read_whole
 from tidelog.log.loader import LogLoader
-from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import (
     DELETED,
     INDEX_SUFFIX,
@@ -36,7 +44,6 @@ from tidelog.log.names import (
     TXN_INDEX_SUFFIX,
     TopicPartition,
 )
-from tidelog.log.offline_root import OfflineRoot
 from tidelog.log.overlay_files import OverlayFileSystem
 from tidelog.log.producer_snapshot import parse_snapshot
 from tidelog.log.tasks import Schedule
@@ -59,6 +66,7 @@ KINDS = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 _BESIDE = f".rebuilt{DELETED}"  # a start-up of any broker cleans such names away
 _PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 _BETWEEN_LOOKS_MS = 100
+_CODES_OF_FILES = ("IDX-", "TIX-", "TXN-", "SNP-", "SEG-NO-LOG")
 
 
 class FileState(StrEnum):
@@ -68,6 +76,7 @@ class FileState(StrEnum):
     MISSING = "missing"
     STALE = "stale"  # there, with other bytes
     EXTRA = "extra"  # there, and Kafka would have none
+    SOUND = "sound"  # stale or extra, with nothing wrong in it, and left alone as one has asked for
 
 
 class RebuiltFile(NamedTuple):
@@ -87,30 +96,31 @@ class Reindexed:
     files: tuple[RebuiltFile, ...] = ()
     log_bytes: int = 0
     forgotten_producers: tuple[int, ...] = ()  # known to the newest old snapshot, and to no batch that is left
+    config: IndexConfig | None = None  # what indexes are made with
     error: str | None = None  # why nothing was done
 
     @property
     def changes(self) -> tuple[RebuiltFile, ...]:
-        """The files that are not as Kafka would have made them."""
-        return tuple(file for file in self.files if file.state is not FileState.EQUAL)
+        """The files that are not as Kafka would have made them, without those that are left alone."""
+        return tuple(file for file in self.files if file.state not in (FileState.EQUAL, FileState.SOUND))
 
 
 class ReindexSettings(NamedTuple):
-    """What a directory does not tell: the configs of its topics, and one of the broker."""
+    """What a directory may not tell: the configs of its topics, all of them or some, and one of the broker."""
 
-    topic: LogConfig = LogConfig()
+    topic: Given = MappingProxyType({})
     producer_id_expiration_ms: int = 86_400_000  # who was silent for so long is not in a snapshot
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> "ReindexSettings":
-        """Read configs by Kafka's names; those not given have Kafka's defaults."""
+        """Read configs by Kafka's names; those not given are looked for, and else have Kafka's defaults."""
         topic = dict(properties)
         expiration = topic.pop(_PRODUCER_EXPIRATION, "86400000")
         try:
-            config = LogConfig.from_properties(topic)
+            LogConfig.from_properties(topic)
         except InvalidConfigError as error:
             raise InvalidConfigError(f"{error}; index.interval.bytes and segment.index.bytes matter here") from error
-        return cls(config, Setting(Kind.INT, at_least(1), ()).parse(_PRODUCER_EXPIRATION, expiration))
+        return cls(topic, Setting(Kind.INT, at_least(1), ()).parse(_PRODUCER_EXPIRATION, expiration))
 
 
 def reindex(
@@ -119,37 +129,42 @@ def reindex(
     *,
     settings: ReindexSettings | None = None,
     kinds: Collection[str] = KINDS,
+    missing: bool = False,
     write: bool = True,
     fs: FileSystem | None = None,
     clock: Clock | None = None,
 ) -> list[Reindexed]:
-    """Rebuild the files of all partitions of a root, or of some topics; without `write` only compare."""
-    with OfflineRoot(path, fs=fs, clock=clock) as root:
+    """Rebuild the files of all partitions of a directory, or of some topics; without `write` only compare.
+
+    With `missing` only files that are missing or broken are rebuilt.
+    """
+    with HeldRoot(path, fs=fs, clock=clock) as root:
         return [
-            reindex_partition(root, partition, settings or ReindexSettings(), kinds=kinds, write=write, fs=fs)
+            reindex_partition(root, partition, settings or ReindexSettings(), kinds=kinds, missing=missing, write=write)
             for partition in partitions_in(root, topics)
         ]
 
 
-def partitions_in(root: OfflineRoot, topics: Sequence[str] | None) -> list[TopicPartition]:
+def partitions_in(root: HeldRoot, topics: Sequence[str] | None) -> list[TopicPartition]:
     """The partitions of some topics, each of which must be there; without topics, all."""
-    known = root.topics
+    partitions = root.partitions
+    known = sorted({partition.topic for partition in partitions})
     for topic in topics or ():
         if topic not in known:
             nearest = get_close_matches(topic, known, n=1)
             hint = f"; the nearest is {nearest[0]}" if nearest else ""
             raise InvalidRequestError(f"{root.path} has no partition of topic {topic}{hint}")
-    return [partition for topic in topics or known for partition in root.partitions(topic)]
+    return [partition for topic in topics or known for partition in partitions if partition.topic == topic]
 
 
 def reindex_partition(
-    root: OfflineRoot,
+    root: HeldRoot,
     partition: TopicPartition,
     settings: ReindexSettings,
     *,
     kinds: Collection[str] = KINDS,
+    missing: bool = False,
     write: bool = True,
-    fs: FileSystem | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Reindexed:
     """Rebuild the files of one partition of a root that is held; without `write` only compare.
@@ -157,12 +172,15 @@ def reindex_partition(
     What is wrong with the partition is told in the result: others can be rebuilt all the same. If `on_progress`
     raises, nothing was changed.
     """
-    work = _Rebuild(root, partition, settings, tuple(kinds), LocalFileSystem() if fs is None else fs)
     try:
-        work.load(on_progress)
-        done = work.compare()
-        if write and done.changes:
-            work.write(done.changes)
+        with root.held(partition):
+            work = _Rebuild(root, partition, settings, tuple(kinds))
+            if missing:
+                work.check()
+            work.load(on_progress)
+            done = work.compare()
+            if write and done.changes:
+                work.write(done.changes)
     except TidelogError as error:
         return Reindexed(partition, error=" ".join(str(error).split()))
     return done
@@ -173,21 +191,39 @@ class _Rebuild:
 
     def __init__(
         self,
-        root: OfflineRoot,
+        root: HeldRoot,
         partition: TopicPartition,
         settings: ReindexSettings,
         kinds: tuple[str, ...],
-        disk: FileSystem,
     ) -> None:
         self._root = root
         self._partition = partition
         self._settings = settings
         self._kinds = kinds
-        self._disk = disk
-        self._directory = join(root.path, str(partition))
-        self._names = disk.list(self._directory)
-        self._made = _LogsOnly(disk)
+        self._disk = root.fs
+        self._directory = root.directory(partition)
+        self._names = self._disk.list(self._directory)
+        self._made = _LogsOnly(self._disk)
         self._log_bytes = 0
+        self._broken: set[str] | None = None  # names of files; None: all that differ are made anew
+        self._config = index_config(settings.topic, root.configs_of(partition.topic))
+
+    def check(self) -> None:
+        """Find out which files are broken, and what the sound ones tell of the configs."""
+        root = RootFiles(self._disk, self._root.place, is_ours=True)
+        check = PartitionCheck(self._disk, self._root.place_of(self._partition), root, deep=self._has_snapshots)
+        check.finish([facts for base in check.files.bases if (facts := check.scan(base)) is not None])
+        self._broken = {
+            finding.file.rpartition("/")[2]
+            for finding in check.notes.findings
+            if finding.code.startswith(_CODES_OF_FILES) and finding.severity is not Severity.INFO
+        }
+        known = self._root.configs_of(self._partition.topic)
+        self._config = index_config(self._settings.topic, known, check.spacing)
+
+    @property
+    def _has_snapshots(self) -> bool:
+        return SNAPSHOT_SUFFIX in self._kinds
 
     def load(self, on_progress: OnProgress) -> None:
         """Open the log without its files, and close it."""
@@ -196,7 +232,7 @@ class _Rebuild:
             self._made.remove(join(self._directory, name))
         loader = LogLoader(
             self._directory,
-            self._settings.topic,
+            self._config.config,
             recovery_point=0,
             log_start_offset=self._root.checkpointed(LOG_START_CHECKPOINT, self._partition) or 0,
             clean_shutdown=True,
@@ -232,8 +268,9 @@ class _Rebuild:
         old = set(self._of_kinds(self._names, self._kinds))
         new = set(self._of_kinds(self._made.list(self._directory), self._kinds))
         files = (self._compared(name, name in old, name in new) for name in sorted(old | new))
-        forgotten = self._forgotten_producers() if SNAPSHOT_SUFFIX in self._kinds else ()
-        return Reindexed(self._partition, tuple(files), self._log_bytes, forgotten)
+        done = Reindexed(self._partition, tuple(files), self._log_bytes, config=self._config)
+        is_forgetting = any(file.name.endswith(SNAPSHOT_SUFFIX) for file in done.changes)
+        return replace(done, forgotten_producers=self._forgotten_producers()) if is_forgetting else done
 
     def _compared(self, name: str, is_there: bool, is_made: bool) -> RebuiltFile:
         path = join(self._directory, name)
@@ -245,6 +282,8 @@ class _Rebuild:
             state = FileState.STALE
         else:
             state = FileState.MISSING if is_made else FileState.EXTRA
+        if state in (FileState.STALE, FileState.EXTRA) and self._broken is not None and name not in self._broken:
+            state = FileState.SOUND
         return RebuiltFile(name, state, len(before), len(after))
 
     def _forgotten_producers(self) -> tuple[int, ...]:

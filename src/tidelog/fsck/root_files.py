@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tidelog.errors import CheckpointError, InvalidTopicError
+from tidelog.errors import CheckpointError, InvalidTopicError, StorageError
 from tidelog.fsck.findings import Severity
 from tidelog.fsck.notes import Notes
 from tidelog.fsck.places import RootPlace
@@ -18,6 +18,7 @@ from tidelog.log.names import (
     BOOTSTRAP_CHECKPOINT,
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
     LOAD_JOURNAL,
     LOCK_FILE,
@@ -34,7 +35,7 @@ __all__ = ["CHECKPOINTS", "LOST_AND_FOUND", "LogEnds", "RootFiles", "is_in_use"]
 CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
 _ALWAYS_THERE = CHECKPOINTS[:3]
 _KNOWN_FILES = {*CHECKPOINTS, META_PROPERTIES, LOCK_FILE, CLEAN_SHUTDOWN, BOOTSTRAP_CHECKPOINT}
-_OF_A_FORMATTED_ROOT = (LOCK_FILE, CLEAN_SHUTDOWN, BOOTSTRAP_CHECKPOINT)
+_OF_A_FORMATTED_ROOT = (BOOTSTRAP_CHECKPOINT, f"{CLUSTER_METADATA_TOPIC}-0")
 LOST_AND_FOUND = "lost+found"
 _WHOLE_FILE = struct.Struct("@hhqqi4x")  # struct flock of 64-bit Linux
 
@@ -61,7 +62,6 @@ class RootFiles:
         self.is_in_use = not is_ours and isinstance(fs, LocalFileSystem) and is_in_use(place.path)
         self.checkpoints: dict[str, Offsets | None] = {}  # None: missing or not readable
         self._fs = fs
-        self._is_ours = is_ours
         for name in CHECKPOINTS:
             self.checkpoints[name] = self._read(name)
         if place.has_files and place.is_wanted:
@@ -79,7 +79,9 @@ class RootFiles:
         except CheckpointError as error:
             severity = Severity.WARNING if name in (RECOVERY_POINT_CHECKPOINT, CLEANER_CHECKPOINT) else None
             self.notes.add("CHK-FORMAT", path, str(error).removeprefix(f"{path}: "), severity=severity)
-            return None
+        except StorageError as error:
+            self.notes.add_unreadable(path, error)
+        return None
 
     def offset_of(self, name: str, partition: TopicPartition) -> int | None:
         """What a checkpoint says of a partition."""
@@ -112,17 +114,25 @@ class RootFiles:
         except CheckpointError as error:
             self.notes.add("ROOT-META", path, str(error).removeprefix(f"{path}: "))
             return
+        except StorageError as error:
+            self.notes.add_unreadable(path, error)
+            return
         if self.meta is None:
-            was_formatted = any(
-                self._fs.stat(join(self.place.path, name)) is not None
-                for name in _OF_A_FORMATTED_ROOT
-                if name != LOCK_FILE or not self._is_ours  # a repair that holds the lock has made the file itself
-            )
-            severity = None if was_formatted else Severity.INFO  # a copy of some partitions needs none
-            self.notes.add("ROOT-META", path, "it is missing: a broker refuses the root", severity=severity)
+            self._note_missing_identity(path)
         if not self.is_clean:
             message = "a broker has it open" if self.is_in_use else "there is no mark of a clean stop"
             self.notes.add("ROOT-UNCLEAN", self.place.path, message)
+
+    def _note_missing_identity(self, path: str) -> None:
+        """Nobody needs it to read logs. Beside what formatting leaves it was there, and Kafka does not start."""
+        for name in _OF_A_FORMATTED_ROOT:
+            if self._fs.stat(join(self.place.path, name)) is not None:
+                message = f"it is missing, though {name} says that the root was formatted: Kafka does not start"
+                self.notes.add("ROOT-META", path, message)
+                return
+        remedy = "none, to read the logs; kafka-storage.sh format writes it before a broker is to use the directory"
+        message = "the directory is not formatted for a broker (kafka-storage.sh format does it); logs are read without"
+        self.notes.add("ROOT-META", path, message, severity=Severity.INFO, remedy=remedy)
 
     def _check_names(self) -> None:
         seen: dict[TopicPartition, str] = {}
@@ -189,7 +199,7 @@ def is_in_use(root: str) -> bool:
     if query is None:
         return False
     try:
-        descriptor = os.open(join(root, LOCK_FILE), os.O_RDONLY)
+        descriptor = os.open(join(root, LOCK_FILE), os.O_RDONLY | os.O_NONBLOCK)  # it may be a pipe
     except OSError:
         return False
     try:

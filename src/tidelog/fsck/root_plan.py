@@ -38,7 +38,8 @@ class RootPlan:
         for finding in self.set_aside:
             yield f"{finding.file}: to the quarantine ({finding.code})"
         for name, entries in self.checkpoints.items():
-            yield f"{self.root.place.path}/{name}: written anew with {len(entries)} entries ({self.codes[name]})"
+            count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+            yield f"{self.root.place.path}/{name}: written anew with {count} ({self.codes[name]})"
 
 
 def plan_root(root: RootFiles, partitions: Sequence[PartitionCheck], left: list[Finding]) -> RootPlan:

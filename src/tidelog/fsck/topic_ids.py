@@ -4,7 +4,7 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 
-from tidelog.errors import CheckpointError
+from tidelog.errors import CheckpointError, StorageError
 from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.log.files import ReadFileSystem, join
 from tidelog.log.names import PARTITION_METADATA
@@ -44,5 +44,5 @@ def known_topic_id(fs: ReadFileSystem, topic: str, checks: Sequence[PartitionChe
 def _topic_id(fs: ReadFileSystem, one: PartitionCheck) -> uuid.UUID | None:
     try:
         return read_topic_id(fs, join(one.place.path, PARTITION_METADATA))
-    except CheckpointError:
+    except (CheckpointError, StorageError):
         return None

@@ -10,7 +10,7 @@ stands a thin function that takes Python's buffers. Three rules keep hostile byt
     runtime.py, cache.py, catalogue.py     compiling, keeping what was compiled, warming up
     standalone.py, machine_code.py         kernels that are loaded without numba once they have been compiled
     memory.py, varint.py, buffers.py     the small change: loads and stores, variable-length integers, addresses
-    crc32c.py, crc32.py, crc_tables.py   checksums
+    crc32c.py, crc32.py, crc_tables.py   checksums; crc32c_blocks.py, crc32c_instructions.py: CRC-32C by the processor
     headers.py                    batch headers of a stretch of log
     bodies.py, decompress.py      plain bytes of bodies; lz4.py, snappy.py, xxh32.py below
     decode.py, messages.py        records to columns: version 2, and the legacy formats

@@ -21,6 +21,7 @@ from tidelog.kernels.memory import (
     big_i64,
     big_u32,
     copy_bytes,
+    little_u16,
     load_i64,
     load_u8,
     opaque,
@@ -65,10 +66,24 @@ _ENDS_OF_1_1_1 = 0x80_80_80
 _ENDS_OF_2_2_1 = 0x80_80_80_80_80
 _GOES_ON_IN_2_2_1 = 0x00_00_80_00_80
 
+# Of a number of two bytes that is not negative: the bits that say so.
+_FORM_OF_SIZE = 0x80_81
+_SIZE_OF_TWO_BYTES = 0x00_80
+
 
 @inlined
 def _unfold(value: int) -> int:
     return value >> 1 ^ -(value & 1)
+
+
+@inlined
+def _size_at(address: int) -> tuple[int, int]:
+    """A size, 0 if it is negative as that of a null, and the address behind it. Most are of two bytes."""
+    pair = little_u16(address)
+    if pair & _FORM_OF_SIZE == _SIZE_OF_TWO_BYTES:
+        return pair >> 8 << 6 | pair >> 1 & 0x3F, address + 2
+    size, address = varint_at(address)
+    return size & ~(size >> 63), address
 
 
 @inner
@@ -88,8 +103,8 @@ def walk_one(header: int, address: int, end: int) -> int:
     if count < 0:
         return _BROKEN
     for _ in range(count):
-        size, address = varint_at(address)
-        if size <= 0 or size > end - address:
+        size, address = _size_at(address)
+        if size == 0 or size > end - address:
             return _BROKEN
         record_end = address + size
         next_record = opaque(record_end)  # see decode.py
@@ -116,20 +131,20 @@ def walk_one(header: int, address: int, end: int) -> int:
             key = fold(key)
         signs |= delta
         highest = max(highest, delta)
-        size = _unfold(key)
+        max_timestamp = max(max_timestamp, base_timestamp + time_delta)
+        size = key >> 1 & (key & 1) - 1  # a null takes no bytes
         if size > record_end - address:
             return _BROKEN
-        size, address = varint_at(address + (size & ~(size >> 63)))  # a null takes no bytes
-        if size > record_end - address:
-            return _BROKEN
-        address += size & ~(size >> 63)
-        if address + 1 != record_end or load_u8(address) != 0:  # else there is nothing but that there are no headers
-            size, address = varint_at(address)
+        size, address = _size_at(address + size)
+        # Behind the value there is nearly always one byte, which says that there are no headers.
+        if size != record_end - address - 1 or load_u8(record_end - 1) != 0:
+            if size > record_end - address:
+                return _BROKEN
+            size, address = varint_at(address + size)
             if size:
                 address = skip_headers(address, record_end, size)
             if address != record_end:
                 return _BROKEN
-        max_timestamp = max(max_timestamp, base_timestamp + time_delta)
         address = next_record
     if count != 0:
         if address != end:

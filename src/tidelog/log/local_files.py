@@ -1,7 +1,8 @@
 """The local disk, behind the protocols of `files`.
 
 Files are plain descriptors, read with `pread` and written with `pwrite`: no position to share between threads, no
-buffer of Python's in between, nothing mapped. What the system refuses becomes a StorageError that names the path, with
+buffer of Python's in between, nothing mapped. Only regular files are opened: a pipe or a device under the name of a
+segment is refused, and nobody waits for it. What the system refuses becomes a StorageError that names the path, with
 the system's own error as its cause.
 
 A descriptor is closed by `close`, or with the last reference to its file. The number of a closed descriptor is given
@@ -30,6 +31,7 @@ _REFUSALS = (OSError, ValueError, OverflowError)
 
 _NO_DESCRIPTOR = (1 << 31) - 1  # no open file has it, and unlike -1 every call says so in the same words
 _SURE_SIZE = 1 << 20  # reads up to here are not compared with the size of the file first
+_KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
 
 
 def storage_error(path: str, error: Exception) -> StorageError:
@@ -167,20 +169,19 @@ class LocalFileSystem:
 
     def open(self, path: str) -> ReadFile:
         try:
-            descriptor = os.open(path, os.O_RDONLY)  # Python adds O_CLOEXEC
-            file = LocalReadFile(path, descriptor)
-            # A directory can be opened for reading, and only a read would say what it is.
-            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            file = LocalReadFile(path, _open(path, os.O_RDONLY))
+            _ensure_regular(file)
         except _REFUSALS as error:
             raise storage_error(path, error) from error
         return file
 
     def open_write(self, path: str, *, create: bool = True) -> WriteFile:
         try:
-            return LocalFile(path, os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o666))
+            file = LocalFile(path, _open(path, os.O_RDWR | (os.O_CREAT if create else 0)))
+            _ensure_regular(file)
         except _REFUSALS as error:
             raise storage_error(path, error) from error
+        return file
 
     def rename(self, source: str, target: str) -> None:
         try:
@@ -237,6 +238,23 @@ class LocalFileSystem:
             return lock_path(path, shared=shared)
         except _REFUSALS as error:
             raise storage_error(path, error) from error
+
+
+def _open(path: str, flags: int) -> int:
+    """A descriptor, at once: without O_NONBLOCK the opening of a named pipe waits for whoever opens its other end."""
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)  # Python adds O_CLOEXEC
+
+
+def _ensure_regular(file: LocalReadFile) -> None:
+    """Refuse what has no bytes at positions: a directory, which can be opened for reading, a pipe, a device."""
+    assert file.descriptor is not None
+    mode = os.fstat(file.descriptor).st_mode
+    if stat.S_ISREG(mode):
+        os.set_blocking(file.descriptor, True)  # O_NONBLOCK was for the opening; regular files hardly know it
+    elif stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    else:
+        raise ValueError(f"not a regular file but {_KINDS.get(stat.S_IFMT(mode), 'something else')}")
 
 
 def _remove_tree(path: str) -> None:

@@ -3,7 +3,10 @@
 formats.py     parquet, csv, jsonl, arrow: which there are, how each is written, what a file is
 text.py        bytes as text and back, without loss
 redaction.py   keys, values and headers replaced by what they cannot be guessed from
+decoding.py    records of Kafka's internal topics in words
+changes.py     both, on the way into a file
 rows.py        rows one by one, where they are few
+lines.py       lines for eyes and as JSON, where they are many
 export.py      a scan into files
 new_file.py    a file that has its name once it is complete
 reading.py     files as RecordBatches with the columns of records

@@ -8,15 +8,25 @@ A topic of metadata has no keys: there the type stands with the value. What cann
 
 from typing import TYPE_CHECKING, Any
 
+from tidelog.errors import InvalidRequestError
 from tidelog.protocol import json_text
 from tidelog.records.record import Record
 from tidelog.tables.rows import Row
-from tidelog.view.internal_topics import DecodedRecord, decode_internal
+from tidelog.tables.text import JsonText
+from tidelog.view.internal_topics import INTERNAL_TOPICS, DecodedRecord, decode_internal
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["decoded", "decoded_row"]
+__all__ = ["decoded", "decoded_row", "ensure_decodable"]
+
+
+def ensure_decodable(topic: str) -> None:
+    """Raise InvalidRequestError if nothing is known of what the records of a topic say."""
+    if topic not in INTERNAL_TOPICS:
+        raise InvalidRequestError(
+            f"{topic} is no topic of Kafka's own; {', '.join(sorted(INTERNAL_TOPICS))} are decoded"
+        )
 
 
 def decoded_row(row: Row, topic: str) -> Row:
@@ -44,7 +54,11 @@ def _decoded(topic: str, offset: int, key: bytes | None, value: bytes | None) ->
 def _texts(key: bytes | None, value: bytes | None, record: DecodedRecord) -> tuple[bytes | None, bytes | None]:
     of_value: dict[str, Any] = {"version": record.version, "data": record.value}
     if record.key is not None:
-        key = json_text({"type": record.type, "data": record.key}).encode()
+        key = _words({"type": record.type, "data": record.key})
     elif record.type:
         of_value = {"type": record.type, **of_value}
-    return key, value if record.value is None else json_text(of_value).encode()
+    return key, value if record.value is None else _words(of_value)
+
+
+def _words(node: dict[str, Any]) -> JsonText:
+    return JsonText(json_text(node).encode())

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from tidelog.tables.changes import RowChanges
 from tidelog.tables.formats import Format, open_writer
 from tidelog.tables.new_file import written_beside
 
@@ -27,13 +28,15 @@ def export_table(
     format: Format,
     *,
     compression: str | None = None,
+    changes: RowChanges | None = None,
     force: bool = False,
     on_rows: Callable[[int], None] = lambda rows: None,
 ) -> Exported:
-    """Write rows into a file. `on_rows` is told how many are written so far."""
+    """Write rows into a file. `schema` is that of the file, `on_rows` is told how many rows are written so far."""
     rows = 0
     with written_beside(path, force=force) as sink:
-        with closing(open_writer(format, sink, schema, compression=compression)) as writer:  # while the file is open
+        writer = open_writer(format, sink, schema, compression=compression, changes=changes)
+        with closing(writer):  # while the file is open
             for batch in batches:
                 writer.write(batch)
                 rows += batch.num_rows

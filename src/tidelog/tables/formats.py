@@ -14,10 +14,12 @@ from typing import BinaryIO, Literal, Protocol, get_args
 import pyarrow as pa
 
 from tidelog.errors import InvalidRequestError
+from tidelog.tables.changes import RowChanges
+from tidelog.tables.lines import JsonColumns
 from tidelog.tables.rows import JsonRows, rows_of
 from tidelog.tables.text import csv_text, json_headers
 
-__all__ = ["Format", "TableWriter", "format_of", "open_writer"]
+__all__ = ["ChangedRows", "Format", "TableWriter", "format_of", "open_writer"]
 
 Format = Literal["parquet", "csv", "jsonl", "arrow"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -60,9 +62,18 @@ def format_of(path: str) -> Format:
 
 
 def open_writer(
-    format: Format, sink: BinaryIO, schema: pa.Schema, *, compression: str | None = None, is_stream: bool = False
+    format: Format,
+    sink: BinaryIO,
+    schema: pa.Schema,
+    *,
+    compression: str | None = None,
+    is_stream: bool = False,
+    changes: RowChanges | None = None,
 ) -> TableWriter:
-    """A writer of a format into an open file. `is_stream` where that cannot be gone back in, or is read along."""
+    """A writer of a format into an open file, for rows that are changed on the way, if so wished.
+
+    `schema` is that of the rows as they are written; `is_stream` where the file cannot be gone back in, or is read.
+    """
     known = _COMPRESSIONS.get(format)
     if known is None:
         raise InvalidRequestError(f"no format {format!r}; there are {', '.join(FORMATS)}")
@@ -74,9 +85,23 @@ def open_writer(
         "parquet": lambda: _Parquet(sink, schema, compression),
         "arrow": lambda: _Arrow(sink, schema, compression, is_stream),
         "csv": lambda: _Csv(sink, schema),
-        "jsonl": lambda: _JsonLines(sink),
+        "jsonl": lambda: _JsonLines(sink, changes),
     }
-    return make[format]()
+    return make[format]() if changes is None or format == "jsonl" else ChangedRows(make[format](), changes)
+
+
+class ChangedRows:
+    """Changes rows before a writer gets them."""
+
+    def __init__(self, writer: TableWriter, changes: RowChanges) -> None:
+        self._writer = writer
+        self._changes = changes
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write(self._changes.of_batch(batch))
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 class _Parquet:
@@ -166,11 +191,20 @@ def _csv_texts(column: pa.Array) -> pa.Array:
 
 
 class _JsonLines:
-    def __init__(self, sink: BinaryIO) -> None:
+    """What was decoded is a value of its own here, and no text: such rows are changed one by one."""
+
+    def __init__(self, sink: BinaryIO, changes: RowChanges | None) -> None:
         self._rows = JsonRows(sink)
+        self._columns = JsonColumns(sink)
+        self._changes = changes
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._rows.write(rows_of(batch))
+        if self._changes is None:
+            self._columns.write(batch)
+        elif self._changes.is_decoding:
+            self._rows.write(map(self._changes.of_row, rows_of(batch)))
+        else:
+            self._columns.write(self._changes.of_batch(batch))
 
     def close(self) -> None:
         """Every line is written already."""

@@ -29,6 +29,7 @@ from tidelog.tables.load_root import LoadRoot
 __all__ = ["Loaded", "load_table"]
 
 _BATCH_BYTES = 64 << 10
+_MOST_SEGMENTS = 10_000  # of three files each, that a load makes without being told to: a number too few is soon typed
 _MOST_PARTITIONS = 1000  # that rows can ask for by themselves: a wrong number must not make as many directories
 
 
@@ -51,6 +52,8 @@ def load_table(
     compression: str = "none",
     topic_id: uuid.UUID | None = None,
     allow_internal: bool = False,
+    expected_bytes: int = 0,
+    many_segments: bool = False,
     clock: Clock | None = None,
     fs: FileSystem | None = None,
     rng: random.Random | None = None,
@@ -61,12 +64,18 @@ def load_table(
 
     `partitions` is how many the topic has; without it, as many as there are, or as the column `partition` names, or
     one. What is given back are the partitions that got rows or are new. A root that somebody has open, or that was not
-    closed in good order, is refused; one that a load has left so is put in order first. `on_bytes` is told how much
-    was appended so far, `on_notice` what a person should know. Whatever is raised, nothing is loaded.
+    closed in good order, is refused; one that a load has left so is put in order first.
+
+    `expected_bytes` is how large all rows are, if that is known: a load that would cut them into more than 10,000
+    segments is refused at once, unless `many_segments` says that it is meant. `on_bytes` is told how much was appended
+    so far, `on_notice` what a person should know. Whatever is raised, nothing is loaded.
     """
     _ensure_loadable_topic(topic, allow_internal)
     config = LogConfig.from_properties(configs or {})
     ColumnEncoder(codec=compression)  # what is refused is refused before anything is made
+    is_plain = compression == "none"  # then batches are about as large as their rows
+    if is_plain and not many_segments:
+        _ensure_few_segments(expected_bytes // config.segment_bytes, config)
     with LoadRoot(
         root,
         topic,
@@ -77,13 +86,26 @@ def load_table(
         on_notice=on_notice,
     ) as place:
         place.settle_topic_id(topic_id)
-        loading = _Loading(place, topic, partitions, compression)
+        loading = _Loading(place, topic, partitions, compression, on_notice)
         size = 0
         for batch in batches:
-            loading.append(batch)
             size += batch.nbytes
+            if is_plain and not many_segments:
+                _ensure_few_segments(size // config.segment_bytes, config)
+            loading.append(batch)
+            if not many_segments:
+                _ensure_few_segments(loading.segments, config)
             on_bytes(size)
         return loading.finish()
+
+
+def _ensure_few_segments(count: int, config: LogConfig) -> None:
+    """Raise InvalidRequestError if so many segments were hardly meant."""
+    if count > _MOST_SEGMENTS:
+        raise InvalidRequestError(
+            f"with segment.bytes={config.segment_bytes} this makes about {count:,} segments, of three files each: "
+            "--set segment.bytes=… makes fewer, --many-segments allows them"
+        )
 
 
 def _ensure_loadable_topic(topic: str, allow_internal: bool) -> None:
@@ -97,12 +119,22 @@ def _ensure_loadable_topic(topic: str, allow_internal: bool) -> None:
 class _Loading:
     """The logs of a topic while rows are appended to them."""
 
-    def __init__(self, root: LoadRoot, topic: str, partitions: int | None, compression: str) -> None:
+    def __init__(
+        self,
+        root: LoadRoot,
+        topic: str,
+        partitions: int | None,
+        compression: str,
+        on_notice: Callable[[str], None],
+    ) -> None:
         self._root = root
+        self._on_notice = on_notice
         self._topic = topic
         self._compression = compression
         self._before: dict[int, int] = {}  # where the logs ended that got rows, or are new
         self._without_key = 0
+        self._segments_before: dict[int, int] = {}
+        self._is_all_named = True  # every row has said where it goes
         self._is_given = partitions is not None
         self._is_known = self._is_given or root.there == set(range(len(root.there)))  # how many there are
         self._count = partitions or max(root.there, default=0) + 1
@@ -138,7 +170,14 @@ class _Loading:
         logs = self._root.logs(numbers)
         for number, log in logs.items():
             self._before.setdefault(number, log.log_end_offset)
+            self._segments_before.setdefault(number, len(log.segments))
         return logs
+
+    @property
+    def segments(self) -> int:
+        """How many segments were made."""
+        logs = self._root.logs(self._segments_before)
+        return sum(len(log.segments) - self._segments_before[number] for number, log in logs.items())
 
     def _dealt(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         numbers = self._numbers(batch)
@@ -157,6 +196,7 @@ class _Loading:
         numbers = pa.nulls(batch.num_rows, pa.int64())
         if "partition" in batch.schema.names:
             numbers = self._named(batch.column("partition"))
+        self._is_all_named = self._is_all_named and not numbers.null_count
         if numbers.null_count and not self._is_known:
             raise InvalidRequestError(
                 f"a row without a partition, and of {self._topic} only {_list(self._root.there)} are here: "
@@ -229,7 +269,17 @@ class _Loading:
             for log, before in ((logs[number], before) for number, before in sorted(self._before.items()))
         ]
         self._root.finish()
+        self._tell_of_empty(done)
         return done
+
+    def _tell_of_empty(self, done: list[Loaded]) -> None:
+        """Say so if rows could not go where a number of partitions seems to want them."""
+        empty = sum(each.rows == 0 for each in done)
+        if self._is_given and self._is_all_named and 0 < empty < len(done):
+            self._on_notice(
+                f"every row names its partition, so rows were not dealt out: {empty} of {self._count} partitions got "
+                "none. Without the column `partition` they go by their keys"
+            )
 
 
 def _list(numbers: Iterable[int]) -> str:

@@ -30,7 +30,7 @@ def table_files(path: str) -> list[str]:
     """The file of a path, or the files in a directory: those whose names tell a format."""
     if not os.path.isdir(path):
         if not os.path.exists(path):
-            raise StorageError(f"{path}: there is no such file")
+            raise InvalidRequestError(f"{path} does not exist")
         return [path]
     found = []
     for name in sorted(os.listdir(path)):

@@ -1,14 +1,15 @@
-"""Keys, values and header values that nobody is to see, replaced by their length and a mark.
+"""Keys, values and headers that nobody is to see, replaced by their length and a mark.
 
     <17 bytes, 9f86d081884c7d65>
 
 The mark is the beginning of an HMAC-SHA-256 with a salt: equal bytes have equal marks under one salt, so that records
 can still be told apart and joined, and without the salt what was there cannot be guessed by trying. Null stays null.
+`headers` are the values of headers, which often are secrets; `header-names` their names, which hardly ever are.
 """
 
 import hmac
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import InvalidRequestError
 from tidelog.tables.rows import Row
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REDACTABLE", "Redaction"]
 
-REDACTABLE = ("key", "value", "headers")
+REDACTABLE = ("key", "value", "headers", "header-names")
 _MARK_CHARACTERS = 16
 
 
@@ -42,32 +43,30 @@ class Redaction:
 
     def apply_to_row(self, row: Row) -> Row:
         """The same row with marks in place of bytes."""
-        return {
-            name: value
-            if name not in self.columns
-            else self._marked_headers(value)
-            if name == "headers"
-            else self.mark(value)
-            for name, value in row.items()
-        }
+        return {name: self._changed(name, value) for name, value in row.items()}
 
     def apply(self, batch: "pa.RecordBatch") -> "pa.RecordBatch":
         """The same rows with marks in place of bytes."""
-        for name in self.columns & set(batch.schema.names):
-            column = batch.column(name)
-            place = batch.schema.get_field_index(name)
-            batch = batch.set_column(place, name, self._headers(column) if name == "headers" else self._bytes(column))
+        import pyarrow as pa
+
+        for place, field in enumerate(batch.schema):
+            if field.name in self._touched:
+                marked = [self._changed(field.name, value) for value in batch.column(place).to_pylist()]
+                batch = batch.set_column(place, field.name, pa.array(marked, field.type))
         return batch
 
-    def _bytes(self, column: "pa.Array") -> "pa.Array":
-        import pyarrow as pa
+    @property
+    def _touched(self) -> frozenset[str]:
+        """The columns of a table that are not left as they are."""
+        return self.columns - {"header-names"} | ({"headers"} if "header-names" in self.columns else set())
 
-        return pa.array([self.mark(data) for data in column.to_pylist()], pa.binary())
+    def _changed(self, name: str, value: Any) -> Any:
+        if name not in self._touched or value is None:
+            return value
+        return list(map(self._marked_header, value)) if name == "headers" else self.mark(value)
 
-    def _headers(self, column: "pa.Array") -> "pa.Array":
-        import pyarrow as pa
-
-        return pa.array([self._marked_headers(headers) for headers in column.to_pylist()], column.type)
-
-    def _marked_headers(self, headers: list[Row] | None) -> list[Row] | None:
-        return None if headers is None else [{**header, "value": self.mark(header["value"])} for header in headers]
+    def _marked_header(self, header: Row) -> Row:
+        key, value = header["key"], header["value"]
+        if "header-names" in self.columns:
+            key = (self.mark(key.encode()) or b"").decode()
+        return {"key": key, "value": self.mark(value) if "headers" in self.columns else value}

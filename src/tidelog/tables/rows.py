@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tidelog.errors import CorruptionError
 from tidelog.records.record import Record
-from tidelog.tables.text import csv_text, json_headers, json_value, line_text
+from tidelog.tables.text import csv_text, json_headers, json_value, line_text, time_text
 from tidelog.view.partition import PartitionView
 from tidelog.view.request import Request
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CsvRows", "JsonRows", "LineRows", "Row", "few_rows", "rows_of"]
+__all__ = ["CsvRows", "JsonRows", "LineRows", "Row", "few_rows", "json_cell", "rows_of"]
 
 Row = dict[str, Any]
 
@@ -116,15 +116,14 @@ def rows_of(batch: "pa.RecordBatch") -> Iterator[Row]:
 class LineRows:
     """One line per row, for eyes: offset, time, key, value and headers; the partition first, if so wished."""
 
-    def __init__(self, sink: BinaryIO, when: Callable[[int], str], *, with_partition: bool) -> None:
+    def __init__(self, sink: BinaryIO, *, with_partition: bool) -> None:
         self._sink = sink
-        self._when = when  # how a time is written
         self._with_partition = with_partition
 
     def write(self, rows: Iterable[Row]) -> None:
         for row in rows:
             cells = [str(row["partition"])] if self._with_partition else []
-            cells += [str(row["offset"]), self._when(row["timestamp"])]
+            cells += [str(row["offset"]), time_text(row["timestamp"])]
             cells += [line_text(row["key"]), line_text(row["value"])]
             cells += [
                 f"{line_text(header['key'].encode())}={line_text(header['value'])}"
@@ -142,11 +141,12 @@ class JsonRows:
 
     def write(self, rows: Iterable[Row]) -> None:
         for row in rows:
-            line = self._encode({name: _json_cell(value) for name, value in row.items()})
+            line = self._encode({name: json_cell(value) for name, value in row.items()})
             self._sink.write(f"{line}\n".encode())
 
 
-def _json_cell(value: Any) -> Any:
+def json_cell(value: Any) -> Any:
+    """A cell of a row as a JSON value."""
     if isinstance(value, bytes):
         return json_value(value)
     return json_headers(value) if isinstance(value, list) else value

@@ -8,22 +8,34 @@ lines   for eyes: control characters, bytes that are no UTF-8 and the backslash 
 
 import base64
 import binascii
+import json
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from tidelog.errors import InvalidRequestError
 
-__all__ = ["BASE64_PREFIX", "bytes_of_csv", "bytes_of_json", "csv_text", "json_value", "line_text"]
+__all__ = ["BASE64_PREFIX", "bytes_of_csv", "bytes_of_json", "csv_text", "json_value", "line_text", "time_text"]
 
 BASE64_PREFIX = "base64:"
 _BASE64 = "base64"
-_NULL = "\\N"
+NULL_IN_LINES = "\\N"
+LAST_NAMED_MS = 253_402_300_799_999  # of the year 9999, behind which dates have no name
 
-_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
-_ESCAPED |= {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+# Characters of text that a line cannot hold. The backslash is apart: it is not odd, only doubled.
+ESCAPED_IN_LINES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+ESCAPED_IN_LINES |= {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+# Bytes that are no UTF-8 decode to these surrogates (PEP 383), which no text has.
+_LINE_ESCAPES = (
+    ESCAPED_IN_LINES | {ord("\\"): "\\\\"} | {0xDC00 + byte: f"\\x{byte:02x}" for byte in range(0x80, 0x100)}
+)
 
 
-def json_value(data: bytes | None) -> str | dict[str, str] | None:
+class JsonText(bytes):
+    """Bytes that are the text of a JSON value, made of what stood there. In JSON they are that value."""
+
+
+def json_value(data: bytes | None) -> Any:
     """Bytes as a JSON value.
 
     >>> json_value(b"caf\\xc3\\xa9"), json_value(b"\\xff"), json_value(None)
@@ -31,6 +43,8 @@ def json_value(data: bytes | None) -> str | dict[str, str] | None:
     """
     if data is None:
         return None
+    if isinstance(data, JsonText):
+        return json.loads(data)
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -99,9 +113,19 @@ def line_text(data: bytes | None) -> str:
     >>> line_text(b"a\\tb\\\\"), line_text(b"caf\\xc3\\xa9\\xff"), line_text(None)
     ('a\\\\tb\\\\\\\\', 'café\\\\xff', '\\\\N')
     """
-    if data is None:
-        return _NULL
-    return data.replace(b"\\", b"\\\\").decode(errors="backslashreplace").translate(_ESCAPED)
+    return NULL_IN_LINES if data is None else data.decode(errors="surrogateescape").translate(_LINE_ESCAPES)
+
+
+def time_text(timestamp_ms: int) -> str:
+    """A time in UTC; the bare number where no calendar has it.
+
+    >>> time_text(1_547_033_949_062), time_text(-1)
+    ('2019-01-09T11:39:09.062Z', '-1')
+    """
+    if not 0 <= timestamp_ms <= LAST_NAMED_MS:
+        return str(timestamp_ms)
+    seconds, milliseconds = divmod(timestamp_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03}Z"
 
 
 def json_headers(headers: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.errors import CorruptionError, InvalidRequestError, OffsetOutOfRangeError, SegmentGoneError, StorageError
+from tidelog.errors import CorruptionError, InvalidRequestError, OffsetOutOfRangeError
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_scan import read_batch
 from tidelog.log.list_offsets import (
@@ -47,8 +47,8 @@ from tidelog.log.watermarks import Isolation, ensure_isolation
 from tidelog.records.batches import batch_of
 from tidelog.records.record import Record
 from tidelog.view.counted_files import CountedFiles, Reads
-from tidelog.view.look import Look, take_look
-from tidelog.view.segment import with_advice
+from tidelog.view.look import Look, looking_again, take_look
+from tidelog.view.segment import SegmentView, with_advice
 from tidelog.view.timed import TimedPartition
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ __all__ = ["Explanation", "PlanStep", "explain"]
 
 _LONGEST_WALK = 12  # batches that are printed of a walk; `to_dict` has all of them
 _WIDTH = 12
-_MOST_LOOKS = 100
 
 _SPECIALS = {
     LATEST: "latest: the end of what may be read, at the {isolation}",
@@ -115,17 +114,16 @@ def explain(
             "explain takes an offset or a time: explain(offset=15) or explain(time=1547033949062)"
         )
     view.ensure_copies_agree()
-    for _ in range(_MOST_LOOKS):
-        files = CountedFiles(view.files.fresh())
-        look = take_look(files, view.path)
-        try:
-            if time is not None:
-                return _explain_time(view, look, files, time, isolation)
-            assert offset is not None
-            return _explain_offset(view, look, files, as_offset(offset, "an offset to be explained"))
-        except SegmentGoneError:
-            continue
-    raise StorageError(f"{view.path} changes faster than it can be searched: search a copy")
+    return looking_again(lambda: _explain(view, offset, time, isolation), lambda: None, view.path)
+
+
+def _explain(view: "PartitionView", offset: int | None, time: int | None, isolation: Isolation) -> Explanation:
+    files = CountedFiles(view.files.fresh())
+    look = take_look(files, view.path)
+    if time is not None:
+        return _explain_time(view, look, files, time, isolation)
+    assert offset is not None
+    return _explain_offset(view, look, files, as_offset(offset, "an offset to be explained"))
 
 
 # -- by offset -------------------------------------------------------------------------------------------------------
@@ -152,7 +150,7 @@ def _explain_offset(view: "PartitionView", look: Look, files: CountedFiles, offs
         cost = _reading(files.reads)  # before the entries are looked up once more, to be told
         count = len(look.segments)
         chosen = f"{segment.files[LOG_SUFFIX]}, the last of {count} that does not begin behind {offset}"
-        steps += _told(trace, reader, chosen)
+        steps += _told(trace, segment, reader, chosen)
         if batch is not None and record is not None:
             steps += [_record_step(record, offset), cost]
             epoch = batch.leader_epoch if batch.leader_epoch >= 0 else None
@@ -202,7 +200,7 @@ def _explain_time(
         for segment in look.segments:
             if trace and trace[0] == SegmentChosen(segment.base_offset):
                 chosen = f"{segment.files[LOG_SUFFIX]}, the first whose largest time reaches {time}"
-                steps += _told(trace, segment.open(), chosen)
+                steps += _told(trace, segment, segment.open(), chosen, by_time=True)
     steps += [cost, _answer_step(view, found, isolation)]
     return Explanation(str(view.topic_partition), f"time {time}", tuple(steps), found)
 
@@ -230,7 +228,9 @@ def _answer_step(view: "PartitionView", found: TimestampAndOffset | None, isolat
 # -- steps in words --------------------------------------------------------------------------------------------------
 
 
-def _told(trace: list[Step], reader: SegmentReader, chosen: str) -> Iterator[PlanStep]:
+def _told(
+    trace: list[Step], segment: SegmentView, reader: SegmentReader, chosen: str, *, by_time: bool = False
+) -> Iterator[PlanStep]:
     """The steps of a search in one segment."""
     walked: list[BatchInfo] = []
     for step, following in pairwise([*trace, None]):
@@ -239,38 +239,50 @@ def _told(trace: list[Step], reader: SegmentReader, chosen: str) -> Iterator[Pla
             if not isinstance(following, BatchWalked):
                 yield _walk(walked)
                 walked = []
+        elif isinstance(step, SegmentChosen):
+            yield PlanStep("segment", chosen, {"base_offset": reader.base_offset})
+            if by_time and not reader.time_index.entries:
+                yield _no_time_entry(segment)
+        elif isinstance(step, IndexUsed):
+            name = "check" if isinstance(following, TimeIndexUsed) else "index"
+            yield _offset_entry(name, step, segment, reader)
         elif step is not None:
-            yield _step_in_words(step, following, reader, chosen)
+            yield _step_in_words(step, reader)
 
 
-def _step_in_words(step: Step, following: Step | None, reader: SegmentReader, chosen: str) -> PlanStep:
-    base = reader.base_offset
-    if isinstance(step, SegmentChosen):
-        return PlanStep("segment", chosen, {"base_offset": base})
+def _step_in_words(step: Step, reader: SegmentReader) -> PlanStep:
     if isinstance(step, WrongIndex):
         return PlanStep("wrong index", f"{step.what}: it is not used", {"problem": step.what})
     if isinstance(step, TimeIndexUsed):
         return _time_entry(step, reader)
-    if isinstance(step, IndexUsed):
-        name = "check" if isinstance(following, TimeIndexUsed) else "index"
-        return _offset_entry(name, step, reader)
     assert isinstance(step, BatchRead)
     batch = step.batch
     text = f"the records of the batch at position {batch.position}, {batch.size} bytes"
     return PlanStep("records", text, _facts_of(batch))
 
 
-def _offset_entry(name: str, used: IndexUsed, reader: SegmentReader) -> PlanStep:
+def _no_time_entry(segment: SegmentView) -> PlanStep:
+    text = f"{segment.why_no_entries(TIME_INDEX_SUFFIX)}: from the start of the segment"
+    facts = {"timestamp_ms": None, "offset": None, "entry": None, "entries": 0, "byte": None}
+    file = file_name(segment.base_offset, TIME_INDEX_SUFFIX)
+    return PlanStep("time index", text, {**facts, "file": file, "is_missing": TIME_INDEX_SUFFIX not in segment.files})
+
+
+def _offset_entry(name: str, used: IndexUsed, segment: SegmentView, reader: SegmentReader) -> PlanStep:
     entries, file = reader.offset_index, file_name(reader.base_offset, INDEX_SUFFIX)
     assert isinstance(entries, OffsetEntries)
     facts = {"offset": used.offset, "position": used.position, "entries": len(entries), "file": file}
+    if not len(entries):
+        facts["is_missing"] = INDEX_SUFFIX not in segment.files
     purpose = "; the batch there must have the time of the entry found next" if name == "check" else ""
     number = _number_of(entries, used.offset)
     if number is None or entries.entry(number) != tuple(used):
-        first = (
-            f", the first of {len(entries)} is {entries.entry(0).offset}" if len(entries) else ", the index is empty"
+        text = (
+            f"no entry at or before the target, the first of {len(entries)} is {entries.entry(0).offset}"
+            if len(entries)
+            else segment.why_no_entries(INDEX_SUFFIX)
         )
-        text = f"no entry at or before the target{first}: from position 0{purpose}"
+        text += f": from position 0{purpose}"
         return PlanStep(name, text, facts | {"entry": None, "byte": None})
     byte = number * entries.ROW.size
     text = f"entry {number} of {len(entries)}, byte {byte} of {file}: offset {used.offset} at position {used.position}"

@@ -40,6 +40,7 @@ class SegmentListing(NamedTuple):
     first_timestamp_ms: int | None
     largest_timestamp_ms: int | None
     files: dict[str, str]  # by suffix: how many entries, how many bytes, or that it is missing
+    entries: dict[str, int]  # of the indexes that are there, by suffix
 
 
 class PartitionListing(NamedTuple):
@@ -113,6 +114,7 @@ def _newest(partition: PartitionView) -> int | None:
 
 def _list_segment(segment: SegmentView) -> SegmentListing:
     summary = segment.summary
+    entries = _entries_in(segment, segment.open())
     return SegmentListing(
         segment.base_offset,
         segment.next_offset,
@@ -123,22 +125,27 @@ def _list_segment(segment: SegmentView) -> SegmentListing:
         summary.magics,
         summary.first_timestamp_ms,
         summary.largest_timestamp_ms,
-        dict(_file_states(segment, segment.open())),
+        dict(_file_states(segment, entries)),
+        entries,
     )
 
 
-def _file_states(segment: SegmentView, reader: SegmentReader) -> Iterator[tuple[str, str]]:
+def _entries_in(segment: SegmentView, reader: SegmentReader) -> dict[str, int]:
     assert isinstance(reader.txn_index, TransactionEntries), "a segment that is only read"
     entries = {
         INDEX_SUFFIX: reader.offset_index.entries,
         TIME_INDEX_SUFFIX: reader.time_index.entries,
         TXN_INDEX_SUFFIX: len(reader.txn_index),
     }
+    return {suffix: number for suffix, number in entries.items() if suffix in segment.files}
+
+
+def _file_states(segment: SegmentView, entries: dict[str, int]) -> Iterator[tuple[str, str]]:
     for suffix in SEGMENT_SUFFIXES:
         if suffix == LOG_SUFFIX:
             left = segment.file_size - segment.size
             yield suffix, f"{left} bytes behind the last batch" if left else "whole"
-        elif suffix in segment.files:
+        elif suffix in entries:
             number = entries[suffix]
             yield suffix, "1 entry" if number == 1 else f"{number} entries"
         elif suffix != TXN_INDEX_SUFFIX:  # there is one from the first abort on

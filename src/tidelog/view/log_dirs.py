@@ -100,7 +100,7 @@ class LogDirView:
             return tuple(self._view(TopicPartition(topic, number)) for number in numbers)
         if key[1] not in numbers:
             there = ", ".join(map(str, numbers[:10])) + (" ..." if len(numbers) > 10 else "")
-            raise InvalidRequestError(f"{topic} has no partition {key[1]!r} in {self._places}; there is {there}")
+            raise InvalidRequestError(f"{topic} has no partition {key[1]!r} in {self._places}; it has {there}")
         return self._view(TopicPartition(topic, key[1]))
 
     @property

@@ -12,7 +12,8 @@ What lies there is understood as a broker would that starts on it (log/leftovers
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from tidelog.errors import CorruptionError, SegmentGoneError, StorageError
 from tidelog.log.names import (
@@ -28,9 +29,12 @@ from tidelog.log.names import (
 from tidelog.view.files import ViewFiles
 from tidelog.view.segment import SegmentView
 
-__all__ = ["Look", "take_look"]
+__all__ = ["Look", "looking_again", "take_look"]
+
+Answer = TypeVar("Answer")
 
 _MOST_LISTINGS = 200
+_MOST_LOOKS = 100
 
 
 class Look:
@@ -57,6 +61,16 @@ class Look:
         """The segment to go on with at an offset, once `segment` has been read to its end."""
         at = max(bisect_right(self._bases, next_offset) - 1, bisect_right(self._bases, segment.base_offset))
         return self.segments[at] if at < len(self.segments) else None
+
+
+def looking_again(question: Callable[[], Answer], look_again: Callable[[], object], path: str) -> Answer:
+    """The answer to a question about segments; where one of them goes away under it, it is asked after another look."""
+    for _ in range(_MOST_LOOKS):
+        try:
+            return question()
+        except SegmentGoneError:
+            look_again()
+    raise StorageError(f"{path} changes faster than it can be read: read a copy")
 
 
 def take_look(files: ViewFiles, directory: str) -> Look:

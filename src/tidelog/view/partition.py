@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from tidelog.errors import CheckpointError, InvalidRequestError, SegmentGoneError, StorageError
+from tidelog.errors import CheckpointError, InvalidRequestError, StorageError
 from tidelog.log.checkpoints import EpochEntry, read_epochs
 from tidelog.log.files import join
 from tidelog.log.list_offsets import MAX_TIMESTAMP, offset_for_time
@@ -29,7 +29,7 @@ from tidelog.records.batches import Batch
 from tidelog.records.committed import AbortedTxn, committed_batches
 from tidelog.records.record import Record
 from tidelog.view.files import ViewFiles
-from tidelog.view.look import Look, take_look
+from tidelog.view.look import Look, looking_again, take_look
 from tidelog.view.root import PartitionDirectory, RootView
 from tidelog.view.segment import SegmentEnd, SegmentView
 from tidelog.view.stretches import Stretch, batches_between, stretches_between
@@ -45,8 +45,6 @@ __all__ = ["EndBound", "PartitionView"]
 EndBound = Literal["logEnd", "highWatermark"]
 
 Answer = TypeVar("Answer")
-
-_MOST_LOOKS = 100
 
 
 class PartitionView:
@@ -132,14 +130,13 @@ class PartitionView:
     @cached_property
     def _end(self) -> SegmentEnd:
         """Where the last segment ends, when it was first asked for."""
-        for _ in range(_MOST_LOOKS):
-            if not self.segments:
-                return SegmentEnd(0, 0, None, None)
-            try:
-                return self.segments[-1].end
-            except SegmentGoneError:
-                self._look = self.take_look()
-        raise StorageError(f"{self.path} changes faster than it can be read: read a copy")
+
+        def look_again() -> None:
+            self._look = self.take_look()
+
+        return looking_again(
+            lambda: self.segments[-1].end if self.segments else SegmentEnd(0, 0, None, None), look_again, self.path
+        )
 
     @property
     def size(self) -> int:
@@ -149,12 +146,12 @@ class PartitionView:
     def looking_again(self, question: Callable[["PartitionView"], Answer]) -> Answer:
         """The answer to a question about all segments, asked anew when one of them went away under it."""
         view = self
-        for _ in range(_MOST_LOOKS):
-            try:
-                return question(view)
-            except SegmentGoneError:
-                view = view.refresh()
-        raise StorageError(f"{self.path} changes faster than it can be looked at: look at a copy")
+
+        def look_again() -> None:
+            nonlocal view
+            view = view.refresh()
+
+        return looking_again(lambda: question(view), look_again, self.path)
 
     # -- bounds --------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ the meantime, the offsets are looked up anew. So each row is in one piece, whate
 """
 
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -23,12 +24,23 @@ from tidelog.view.piece_walk import PieceWalk, Window
 from tidelog.view.request import RowChoice
 from tidelog.view.row_choice import BatchChoice, wanted_rows
 
-__all__ = ["SCAN_COLUMNS", "OnCorruption", "Piece", "count_piece", "read_piece", "scan_schema"]
+__all__ = ["ALL_SCAN_COLUMNS", "SCAN_COLUMNS", "OnCorruption", "Piece", "count_piece", "read_piece", "scan_schema"]
 
 OnCorruption = Literal["raise", "skip"]
 
 SCAN_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 _SEGMENT = "segment"  # the base offset of the segment: the one column that only a scan knows
+_ON_DEMAND = (
+    "leaderEpoch",
+    "producerId",
+    "producerEpoch",
+    "sequence",
+    "isTransactional",
+    "codec",
+    _SEGMENT,
+    "position",
+)
+ALL_SCAN_COLUMNS = (*SCAN_COLUMNS, *_ON_DEMAND)  # in the order of docs/scan.md; control records are no rows
 
 
 class Piece(NamedTuple):
@@ -58,12 +70,19 @@ def scan_schema(columns: Sequence[str] | None = None, timestamp_unit: TimestampU
     names = SCAN_COLUMNS if columns is None else columns
     if not len(names):
         raise InvalidRequestError("no column is asked for; to learn how many rows there are, ask count()")
-    if isinstance(names, str) or _SEGMENT not in names:
-        return schema_of(names, timestamp_unit)
-    if list(names).count(_SEGMENT) > 1:
+    if isinstance(names, str):
+        raise InvalidRequestError(f"columns are a list of names; for one column write [{names!r}]")
+    for name in names:
+        if name not in ALL_SCAN_COLUMNS:
+            near = get_close_matches(name, ALL_SCAN_COLUMNS, 1)
+            hint = f", do you mean {near[0]!r}?" if near else ";"
+            raise InvalidRequestError(f"no column {name!r}{hint} there are {', '.join(ALL_SCAN_COLUMNS)}")
+    if len(set(names)) != len(names):
         raise InvalidRequestError(f"a column is named twice: {', '.join(names)}")
-    others = schema_of([name for name in names if name != _SEGMENT], timestamp_unit)
-    return others.insert(list(names).index(_SEGMENT), pa.field(_SEGMENT, pa.int64()))
+    schema = schema_of([name for name in names if name != _SEGMENT], timestamp_unit)
+    if _SEGMENT in names:
+        schema = schema.insert(list(names).index(_SEGMENT), pa.field(_SEGMENT, pa.int64()))
+    return schema
 
 
 def read_piece(

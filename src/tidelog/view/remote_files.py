@@ -11,6 +11,7 @@ bytes, whose checksums tell. Copies of logs do not change.
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from pyarrow import ArrowException
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, GcsFileSystem, HadoopFileSystem, S3FileSystem
@@ -40,8 +41,16 @@ def files_at(typed: str, storage_options: Mapping[str, Any] | None, filesystem: 
             raise InvalidRequestError("storage options are for a file system that is made here: pass one or the other")
         return RemoteFiles(filesystem, f"{scheme}://" if rest else ""), typed
     if scheme == "file":
-        return ReadOnlyFiles(), rest
+        return ReadOnlyFiles(), _local_path(typed, rest)
     return RemoteFiles(_connected(scheme, typed, dict(storage_options or {})), f"{scheme}://"), typed
+
+
+def _local_path(address: str, rest: str) -> str:
+    """The path of a file address, in which odd characters are written as %20. A host is none, or this one."""
+    host, slash, path = rest.partition("/")
+    if host not in ("", "localhost") or not slash:
+        raise InvalidRequestError(f"{address}: an address of a local path has three slashes, as in file:///data/kafka")
+    return unquote(f"/{path}")
 
 
 def _connected(scheme: str, address: str, options: dict[str, Any]) -> FileSystem:

@@ -87,7 +87,20 @@ class Request:
         committed: bool = False,
         end_bound: EndBound = "logEnd",
     ) -> "Request":
-        """The same out of what people write."""
+        """The same out of what people write.
+
+        Args:
+            partitions: a number, or several.
+            from_offset, to_offset: [from, to), for all partitions or by partition: `{0: 15}`, `{("orders", 0): 15}`.
+            from_time, to_time: [from, to) by the records' own times: milliseconds, a date, or its text (UTC).
+            max_lateness: by how much a record can be older than one before it, in milliseconds. Where that is known,
+                reading ends soon behind `to_time`; otherwise all that follows must be looked at.
+            key: only records with this key.
+            key_partitions: how many partitions the topic has, where Kafka's default partitioner chose them by key:
+                then only the partition of the key is read.
+            committed: leave out transactions that were aborted, or are open.
+            end_bound: read to the log's end, or only up to the high watermark.
+        """
         if end_bound not in ("logEnd", "highWatermark"):
             raise InvalidRequestError(f"end_bound {end_bound!r}, known are 'logEnd' and 'highWatermark'")
         if key_partitions is not None and key is None:

@@ -11,21 +11,20 @@ that it sees what was appended meanwhile; `pinned()` keeps to one look.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import timedelta
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 
 from tidelog.columns.schema import TimestampUnit
 from tidelog.errors import InvalidRequestError, TidelogError
 from tidelog.view.files import ViewFiles
-from tidelog.view.partition import EndBound, PartitionView
+from tidelog.view.partition import PartitionView
 from tidelog.view.pieces import OnCorruption, Piece, count_piece, read_piece, scan_schema
 from tidelog.view.pruning import plan
-from tidelog.view.request import Offsets, Request, Time
+from tidelog.view.request import Request
 
 __all__ = ["Scan"]
 
@@ -77,54 +76,24 @@ class Scan:
         look: Look,
         *,
         columns: Sequence[str] | None = None,
-        partitions: int | Collection[int] | None = None,
-        from_offset: Offsets | None = None,
-        to_offset: Offsets | None = None,
-        from_time: Time | None = None,
-        to_time: Time | None = None,
-        max_lateness: int | timedelta | None = None,
-        key: bytes | str | None = None,
-        key_partitions: int | None = None,
-        committed: bool = False,
-        end_bound: EndBound = "logEnd",
         verify: bool = True,
         timestamp_unit: TimestampUnit = "ms",
         on_corruption: OnCorruption = "raise",
         threads: int = 1,
+        **wishes: Any,
     ) -> "Scan":
         """A scan of the partitions that `look` gives, as they are when it is called.
 
         Args:
             columns: names out of docs/scan.md, in the order wanted; the eight of Spark's Kafka source without it.
-            partitions: a number, or several.
-            from_offset, to_offset: [from, to), for all partitions or by partition: `{0: 15}`, `{("orders", 0): 15}`.
-            from_time, to_time: [from, to) by the records' own times: milliseconds, a date, or its text (UTC).
-            max_lateness: by how much a record can be older than one before it, in milliseconds. Where that is known,
-                reading ends soon behind `to_time`; otherwise all that follows must be looked at.
-            key: only records with this key.
-            key_partitions: how many partitions the topic has, where Kafka's default partitioner chose them by key:
-                then only the partition of the key is read.
-            committed: leave out transactions that were aborted, or are open.
-            end_bound: read to the log's end, or only up to the high watermark.
             verify: compare checksums.
             timestamp_unit: "ms", as Kafka stores them, or "us", as Spark wants them.
             on_corruption: "raise", or "skip": leave out what is damaged, and tell in `notices`.
             threads: how many read at once, which pays where batches are compressed; rows come in the same order.
+            wishes: which records, in the arguments of `Request.of`: `from_offset`, `to_time`, `key`, `committed` ...
         """
-        request = Request.of(
-            partitions=partitions,
-            from_offset=from_offset,
-            to_offset=to_offset,
-            from_time=from_time,
-            to_time=to_time,
-            max_lateness=max_lateness,
-            key=key,
-            key_partitions=key_partitions,
-            committed=committed,
-            end_bound=end_bound,
-        )
         return cls(
-            look, request, columns=columns, verify=verify, timestamp_unit=timestamp_unit,
+            look, Request.of(**wishes), columns=columns, verify=verify, timestamp_unit=timestamp_unit,
             on_corruption=on_corruption, threads=threads,
         )  # fmt: skip
 
@@ -164,6 +133,10 @@ class Scan:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """A stream for whoever speaks Arrow's C interface; each call is a new reading."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        """pandas.DataFrame(scan) and numpy.array(scan) ask for this; without it they take the batches for objects."""
+        raise TypeError("a scan is no array: scan.to_pandas() makes a DataFrame of it, scan.to_table() an Arrow table")
 
     def count(self) -> int:
         """How many rows there are. Headers of batches are enough unless single rows are asked for.

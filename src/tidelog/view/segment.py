@@ -39,9 +39,11 @@ from tidelog.records.batches import batch_of
 from tidelog.view.files import ViewFiles, is_gone
 from tidelog.view.segment_summary import SegmentSummary, summary_of
 
-__all__ = ["SegmentEnd", "SegmentView", "TransactionFile", "with_advice"]
+__all__ = ["ADVICE", "SegmentEnd", "SegmentView", "TransactionFile", "with_advice"]
 
 ENTRY_SIZE = 34  # of a transaction index
+ADVICE = "; `tidelog fsck` tells what is damaged and what can be saved"
+
 _MOST_COUNTS = 5
 _ZEROS_AT_ONCE = 1 << 20
 _LAST_BATCHES = 1024  # so many failing ones can be an end; more are damage
@@ -159,6 +161,15 @@ class SegmentView:
                 raise
         return NoFile(plain)
 
+    def why_no_entries(self, suffix: str) -> str:
+        """Why an index has no entries, in words: there is no file, or nothing in it, or nothing that counts."""
+        name = file_name(self.base_offset, suffix)
+        places = (join(self.directory, name + mark) for mark in (SWAP, ""))
+        found = next((stat for stat in map(self._fs.stat, places) if stat is not None), None)
+        if found is None:
+            return f"{name} is missing"
+        return f"the {found.size} bytes of {name} are no entries" if found.size else f"{name} is empty"
+
     # -- where it ends -------------------------------------------------------------------------------------------
 
     @cached_property
@@ -254,7 +265,7 @@ def _entries_of(kind: type[Entries], index: ReadFile, base_offset: int) -> Entri
 
 def with_advice(error: CorruptionError) -> CorruptRecordError:
     """The same damage, and what to do about it."""
-    return CorruptRecordError(f"{error}; `tidelog fsck` tells what is damaged and what can be saved")
+    return CorruptRecordError(f"{error}{ADVICE}")
 
 
 def _whole(reader: SegmentReader) -> SegmentEnd:

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from tidelog.errors import SegmentGoneError, StorageError
 from tidelog.log.checkpoints import EpochEntry
 from tidelog.log.segment_reader import SegmentReader
 from tidelog.log.watermarks import Isolation
-from tidelog.view.look import Look
+from tidelog.view.look import Look, looking_again
 
 if TYPE_CHECKING:
     from tidelog.view.partition import PartitionView
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
 __all__ = ["TimedPartition"]
 
 Answer = TypeVar("Answer")
-
-_MOST_LOOKS = 100
 
 
 class TimedPartition:
@@ -80,9 +77,8 @@ class TimedPartition:
 
     def looking_again(self, question: Callable[["TimedPartition"], Answer]) -> Answer:
         """The answer to a question, asked again with a fresh look when a segment went away under it."""
-        for _ in range(_MOST_LOOKS):
-            try:
-                return question(self)
-            except SegmentGoneError:
-                self._look = self._view.take_look()
-        raise StorageError(f"{self._view.path} changes faster than it can be searched: search a copy")
+
+        def look_again() -> None:
+            self._look = self._view.take_look()
+
+        return looking_again(lambda: question(self), look_again, self._view.path)

@@ -13,7 +13,7 @@ are spared.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tidelog.errors import CorruptIndexError, SegmentGoneError, StorageError
+from tidelog.errors import CorruptIndexError, StorageError
 from tidelog.log.batch_info import TRANSACTIONAL, BatchInfo
 from tidelog.log.batch_windows import BatchWindow, read_windows
 from tidelog.log.files import join, read_whole
@@ -24,13 +24,11 @@ from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.records.batch import RecordBatch
 from tidelog.records.control import ControlType, end_txn_marker_of
 from tidelog.view.files import ViewFiles, is_gone
-from tidelog.view.look import Look
+from tidelog.view.look import Look, looking_again
 from tidelog.view.segment import SegmentView, TransactionFile, with_advice
 from tidelog.view.stretches import stretches_between
 
 __all__ = ["Transactions"]
-
-_MOST_LOOKS = 100
 
 
 class Transactions:
@@ -65,15 +63,12 @@ class Transactions:
 
     def aborted(self, first: int, limit: int) -> list[AbortedTxnEntry]:
         """The aborted transactions that overlap the offsets from `first` to before `limit`, by their markers."""
-        for _ in range(_MOST_LOOKS):
-            try:
-                found = list(self._collect(first, limit))
-            except SegmentGoneError:
-                self._look = self._take_look()
-                self._known.clear()
-            else:
-                return [txn for txn in found if txn.last_offset >= first and txn.first_offset < limit]
-        raise StorageError(f"{self._look.directory} changes faster than it can be read: read a copy")
+        found = looking_again(lambda: list(self._collect(first, limit)), self._look_again, self._look.directory)
+        return [txn for txn in found if txn.last_offset >= first and txn.first_offset < limit]
+
+    def _look_again(self) -> None:
+        self._look = self._take_look()
+        self._known.clear()
 
     def _collect(self, first: int, limit: int) -> Iterator[AbortedTxnEntry]:
         tail = self._replay_of_tail()
