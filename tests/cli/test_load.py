@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -86,14 +87,51 @@ def test_what_cannot_be_loaded_is_answered_in_one_line(
     assert not (tmp_path / "r").exists()
 
 
-def test_hundreds_of_thousands_of_files_are_not_made_by_a_typing_error(tmp_path: Path) -> None:
+def test_hundreds_of_thousands_of_files_are_not_made_by_a_typing_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.tables.load._MOST_SEGMENTS", 20)
     path = tmp_path / "rows.csv"
-    path.write_text("key,value\n" + f"k,{'x' * 999}\n" * 10_100)
+    path.write_text("key,value\n" + f"k,{'x' * 900}\n" * 1_000)
     done = load(path, tmp_path / "r", "--set", "segment.bytes=1000")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "segment.bytes=1000 this makes about 10,1" in done.stderr
+    assert "segment.bytes=1000 this makes more than 20 segments" in done.stderr
     assert "--many-segments" in done.stderr
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "arrow"])
+def test_what_comes_out_of_a_pipe_is_loaded_to_its_last_row(tmp_path: Path, kind: str) -> None:
+    load(_rows(tmp_path / "rows.csv", 1000), tmp_path / "a")
+    exported = CliRunner().invoke(
+        cli, ["export", str(tmp_path / "a"), "--topic", "orders", "--to", str(tmp_path / f"x.{kind}")]
+    )
+    assert exported.exit_code == 0, exported.stderr
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes((tmp_path / f"x.{kind}").read_bytes()))
+    writer.start()
+    done = load(tmp_path / "pipe", tmp_path / "b", "--format", kind)
+    writer.join()
+    assert done.exit_code == 0, done.stderr
+    assert len(_records(tmp_path / "b")) == 1000
+
+
+def test_a_pipe_among_the_files_of_a_directory_is_refused(tmp_path: Path) -> None:
+    _rows(tmp_path / "in" / "a.csv", 3)
+    os.mkfifo(tmp_path / "in" / "b.csv")
+    done = load(tmp_path / "in", tmp_path / "r")
+    assert done.exit_code == 2
+    assert "b.csv is no regular file" in done.stderr
+
+
+def _rows(path: Path, count: int) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("key,value\n" + "".join(f"k{number},v{number}\n" for number in range(count)))
+    return path
+
+
+def _records(root: Path) -> list[object]:
+    return [record for partition in tidelog.open(root)["orders"] for record in partition.read()]
 
 
 def test_partitions_that_rows_do_not_go_to_are_told_of(tmp_path: Path) -> None:

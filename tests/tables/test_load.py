@@ -79,22 +79,15 @@ def test_a_partition_that_is_named_is_obeyed(tmp_path: Path) -> None:
 def test_a_load_that_makes_too_many_segments_is_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str
 ) -> None:
-    """Before anything is written where rows tell, otherwise when there are too many."""
     monkeypatch.setattr(loading, "_MOST_SEGMENTS", 3)
     options: dict[str, Any] = {"configs": {"segment.bytes": "1000"}, "compression": compression}
     rows = {"value": [random.Random(number).randbytes(900) for number in range(5)]}
-    with pytest.raises(InvalidRequestError, match=r"segment.bytes=1000 this makes about 4 segments.*--many-segments"):
+    with pytest.raises(InvalidRequestError, match=r"segment.bytes=1000 this makes more than 3 segments.*--many-segments"):
         load(tmp_path / "r", rows, **options)
     assert not (tmp_path / "r").exists()
     load(tmp_path / "r", rows, many_segments=True, **options)
     load(tmp_path / "r", {"value": rows["value"][:2]}, **options)  # those that were there do not count
     assert len(records(tmp_path / "r")) == 7
-
-
-def test_a_load_whose_size_is_known_to_be_too_large_reads_nothing(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequestError, match="about 20,000 segments"):
-        load_table([], str(tmp_path / "r"), "orders", configs={"segment.bytes": "1000"}, expected_bytes=20_000_000)
-    assert not (tmp_path / "r").exists()
 
 
 def test_more_is_appended_behind_what_is_there_under_the_same_id(tmp_path: Path) -> None:

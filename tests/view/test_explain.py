@@ -176,3 +176,15 @@ def test_a_long_walk_is_shortened_for_people_and_not_for_programs(tmp_path: Path
     plan = PartitionView.at(ReadOnlyFiles(), log.directory).explain(offset=39)
     assert "... 28 more ..." in str(plan)
     assert len(plan.to_dict()["steps"][2]["batches"]) == 40
+
+
+def test_what_compaction_left_is_looked_for_in_the_same_segment_first() -> None:
+    """Of the batch that reaches offset 50 only record 49 is left; the next record is in a batch behind it."""
+    partition = tidelog.open(case("kafka-4.3/5-compaction") / "3-after")["k-gzip", 0]
+    for offset in range(partition.log_start_offset, partition.log_end_offset):
+        answer = partition.explain(offset=offset).answer
+        assert answer is not None
+        assert answer.offset == next(iter(partition.read(offset))).offset
+    plan = str(partition.explain(offset=50))
+    assert "walk on" in plan
+    assert plan.count("segment ") == 1

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+import tidelog
+
 from tests.log.logs import NOW, a_log, batch, fill, lead
 from tests.view.scans import COLUMNS, rows_scanned, scan_of, some, view, write_log
 from tidelog.errors import CorruptRecordError
@@ -220,3 +222,28 @@ def test_over_any_damage_the_count_is_that_of_the_rows_and_every_row_is_a_true_o
     for pieces in (scan.pieces(700), scan.pieces()):
         batches = (piece_batch for piece in pieces for piece_batch in read_piece(piece, COLUMNS, on_corruption="skip"))
         assert rows_scanned(batches) == rows
+
+
+# -- segments that are not where they belong -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exchanged", [(1, 2), (0, 1), (-2, -1)])
+def test_segments_that_were_exchanged_are_told_of_and_not_passed_over(
+    tmp_path: Path, exchanged: tuple[int, int]
+) -> None:
+    with a_log(tmp_path) as log:
+        fill(log, [5, 4, 6, 3])
+        count = log.log_end_offset
+    one, other = (sorted(tmp_path.glob("*/*.log"))[number] for number in exchanged)
+    one_content, other_content = one.read_bytes(), other.read_bytes()
+    one.write_bytes(other_content)
+    other.write_bytes(one_content)
+    logs = tidelog.open(tmp_path)
+    [partition] = logs
+    with pytest.raises(CorruptRecordError, match=r"holds offsets up to .* `tidelog fsck`"):
+        list(partition.read())
+    with pytest.raises(CorruptRecordError, match="holds offsets up to"):
+        partition.scan().to_table()
+    scan = partition.scan(columns=["offset"], on_corruption="skip")
+    assert scan.to_table().num_rows < count
+    assert any("holds offsets up to" in notice for notice in scan.notices)

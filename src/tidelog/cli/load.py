@@ -24,7 +24,7 @@ __all__ = ["load"]
               help="Without it the name of a file tells.")  # fmt: skip
 @click.option(
     "--partitions", type=click.IntRange(1), metavar="N",
-    help="How many partitions the topic has. Rows that name theirs go there all the same.",
+    help="How many partitions the topic has. Rows that name one of them go there.",
 )  # fmt: skip
 @click.option(
     "--compression", default="none", show_default=True, metavar="CODEC",
@@ -50,7 +50,7 @@ def load(
 ) -> None:
     """Append the records in files to a topic of a log directory, while no broker has it open.
 
-    PATH is a parquet, CSV, JSON Lines or Arrow file, or a directory of such files. Of the columns key, value,
+    PATH is a parquet, CSV, JSON Lines or Arrow file, a directory of such files, or - for standard input. Of the columns key, value,
     partition, timestamp and headers any may be missing; topic, offset and the others that `tidelog export` writes are
     passed over.
 
@@ -68,7 +68,7 @@ def load(
     from tidelog.tables.reading import read_table, table_files
 
     files = [file for path in paths for file in table_files(path)]
-    total = sum(os.path.getsize(file) for file in files)
+    total = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
     kind: Any = form
     try:
         with interruptible() as ensure_wanted, _terminable(), progress("loading", ensure_wanted) as show:
@@ -82,7 +82,6 @@ def load(
                 compression=compression,
                 topic_id=None if topic_id is None else parse_uuid(topic_id),
                 allow_internal=internal,
-                expected_bytes=total,
                 many_segments=many_segments,
                 on_bytes=lambda size: update(size, max(size, total)),
                 on_notice=tell,

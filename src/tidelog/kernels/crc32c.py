@@ -40,7 +40,8 @@ def has_crc_instruction() -> bool:
 
 def has_wide_multiplication() -> bool:
     """Whether it can multiply polynomials in vectors of 32 bytes as well."""
-    return has_crc_instruction() and {"+avx2", "+vpclmulqdq"} <= _features()
+    features = _features()
+    return has_crc_instruction() and {"+avx2", "+vpclmulqdq"} <= features and "-avx" not in features
 
 
 _OVER_ONE, _OVER_TWO, _OVER_THREE = (over(lanes * _LANE) for lanes in (1, 2, 3))

@@ -241,20 +241,34 @@ class LocalFileSystem:
 
 
 def _open(path: str, flags: int) -> int:
-    """A descriptor, at once: without O_NONBLOCK the opening of a named pipe waits for whoever opens its other end."""
-    return os.open(path, flags | os.O_NONBLOCK, 0o666)  # Python adds O_CLOEXEC
+    """A descriptor, at once: the opening of a named pipe would wait for whoever opens its other end, and wake him up.
+
+    What is there is looked at first; O_NONBLOCK is for a pipe that comes in between. Somebody who has a lease on a
+    regular file is waited for.
+    """
+    try:
+        _ensure_kind(os.stat(path).st_mode)
+    except FileNotFoundError:
+        pass  # it may be one to be made
+    try:
+        return os.open(path, flags | os.O_NONBLOCK, 0o666)  # Python adds O_CLOEXEC
+    except BlockingIOError:
+        return os.open(path, flags, 0o666)
 
 
 def _ensure_regular(file: LocalReadFile) -> None:
     """Refuse what has no bytes at positions: a directory, which can be opened for reading, a pipe, a device."""
     assert file.descriptor is not None
-    mode = os.fstat(file.descriptor).st_mode
+    _ensure_kind(os.fstat(file.descriptor).st_mode)
+    os.set_blocking(file.descriptor, True)  # O_NONBLOCK was for the opening; regular files hardly know it
+
+
+def _ensure_kind(mode: int) -> None:
     if stat.S_ISREG(mode):
-        os.set_blocking(file.descriptor, True)  # O_NONBLOCK was for the opening; regular files hardly know it
-    elif stat.S_ISDIR(mode):
+        return
+    if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    else:
-        raise ValueError(f"not a regular file but {_KINDS.get(stat.S_IFMT(mode), 'something else')}")
+    raise ValueError(f"not a regular file but {_KINDS.get(stat.S_IFMT(mode), 'something else')}")
 
 
 def _remove_tree(path: str) -> None:

@@ -29,6 +29,7 @@ from tidelog.tables.load_root import LoadRoot
 __all__ = ["Loaded", "load_table"]
 
 _BATCH_BYTES = 64 << 10
+_APPENDS_A_COUNT = 256  # so many batches go by between two counts of segments
 _MOST_SEGMENTS = 10_000  # of three files each, that a load makes without being told to: a number too few is soon typed
 _MOST_PARTITIONS = 1000  # that rows can ask for by themselves: a wrong number must not make as many directories
 
@@ -52,7 +53,6 @@ def load_table(
     compression: str = "none",
     topic_id: uuid.UUID | None = None,
     allow_internal: bool = False,
-    expected_bytes: int = 0,
     many_segments: bool = False,
     clock: Clock | None = None,
     fs: FileSystem | None = None,
@@ -66,16 +66,13 @@ def load_table(
     one. What is given back are the partitions that got rows or are new. A root that somebody has open, or that was not
     closed in good order, is refused; one that a load has left so is put in order first.
 
-    `expected_bytes` is how large all rows are, if that is known: a load that would cut them into more than 10,000
-    segments is refused at once, unless `many_segments` says that it is meant. `on_bytes` is told how much was appended
+    A load that makes more than 10,000 segments is given up, unless `many_segments` says that it is meant. `on_bytes` is
+    told how much was appended
     so far, `on_notice` what a person should know. Whatever is raised, nothing is loaded.
     """
     _ensure_loadable_topic(topic, allow_internal)
     config = LogConfig.from_properties(configs or {})
     ColumnEncoder(codec=compression)  # what is refused is refused before anything is made
-    is_plain = compression == "none"  # then batches are about as large as their rows
-    if is_plain and not many_segments:
-        _ensure_few_segments(expected_bytes // config.segment_bytes, config)
     with LoadRoot(
         root,
         topic,
@@ -87,25 +84,13 @@ def load_table(
     ) as place:
         place.settle_topic_id(topic_id)
         loading = _Loading(place, topic, partitions, compression, on_notice)
+        loading.most_segments = None if many_segments else _MOST_SEGMENTS
         size = 0
         for batch in batches:
-            size += batch.nbytes
-            if is_plain and not many_segments:
-                _ensure_few_segments(size // config.segment_bytes, config)
             loading.append(batch)
-            if not many_segments:
-                _ensure_few_segments(loading.segments, config)
+            size += batch.nbytes
             on_bytes(size)
         return loading.finish()
-
-
-def _ensure_few_segments(count: int, config: LogConfig) -> None:
-    """Raise InvalidRequestError if so many segments were hardly meant."""
-    if count > _MOST_SEGMENTS:
-        raise InvalidRequestError(
-            f"with segment.bytes={config.segment_bytes} this makes about {count:,} segments, of three files each: "
-            "--set segment.bytes=… makes fewer, --many-segments allows them"
-        )
 
 
 def _ensure_loadable_topic(topic: str, allow_internal: bool) -> None:
@@ -133,6 +118,7 @@ class _Loading:
         self._compression = compression
         self._before: dict[int, int] = {}  # where the logs ended that got rows, or are new
         self._without_key = 0
+        self.most_segments: int | None = None  # that may be made
         self._segments_before: dict[int, int] = {}
         self._is_all_named = True  # every row has said where it goes
         self._is_given = partitions is not None
@@ -163,8 +149,19 @@ class _Loading:
         )
         epoch = log.latest_epoch or 0
         for stretch in encoder.encode(rows):
-            for data in stretch.batches():
+            for number, data in enumerate(stretch.batches()):
                 log.append_as_leader(data, epoch)
+                if not number % _APPENDS_A_COUNT:
+                    self._ensure_few_segments(config)
+        self._ensure_few_segments(config)
+
+    def _ensure_few_segments(self, config: LogConfig) -> None:
+        """Raise InvalidRequestError if so many segments were hardly meant."""
+        if self.most_segments is not None and self.segments > self.most_segments:
+            raise InvalidRequestError(
+                f"with segment.bytes={config.segment_bytes} this makes more than {self.most_segments:,} segments, "
+                "of three files each: --set segment.bytes=… makes fewer, --many-segments allows them"
+            )
 
     def _logs(self, numbers: Iterable[int]) -> dict[int, UnifiedLog]:
         logs = self._root.logs(numbers)

@@ -7,7 +7,10 @@ log that is loaded gives its own; a column of any other name is refused, because
 import io
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +20,11 @@ from tidelog.errors import InvalidRequestError, StorageError, TidelogError
 from tidelog.tables.formats import Format, format_of
 from tidelog.tables.text import bytes_of_csv, bytes_of_json, headers_of_json
 
-__all__ = ["RECORD_COLUMNS", "read_table", "table_files"]
+__all__ = ["RECORD_COLUMNS", "STANDARD_INPUT", "read_table", "table_files"]
 
 RECORD_COLUMNS = ("key", "value", "partition", "timestamp", "headers")
 _PASSED_OVER = {*ALL_COLUMNS, "segment"} - set(RECORD_COLUMNS)
+STANDARD_INPUT = "-"
 _ROWS_AT_ONCE = 65_536
 _LINES_BYTES = 16 << 20  # of JSON, that become one RecordBatch
 _CSV_BLOCK = 128 << 20  # a row must fit: the largest record that a broker takes by default is 1 MiB
@@ -29,7 +33,7 @@ _CSV_BLOCK = 128 << 20  # a row must fit: the largest record that a broker takes
 def table_files(path: str) -> list[str]:
     """The file of a path, or the files in a directory: those whose names tell a format."""
     if not os.path.isdir(path):
-        if not os.path.exists(path):
+        if path != STANDARD_INPUT and not os.path.exists(path):
             raise InvalidRequestError(f"{path} does not exist")
         return [path]
     found = []
@@ -38,7 +42,10 @@ def table_files(path: str) -> list[str]:
             format_of(name)
         except InvalidRequestError:
             continue
-        found.append(os.path.join(path, name))
+        place = os.path.join(path, name)
+        if not os.path.isfile(place):
+            raise InvalidRequestError(f"{place} is no regular file: name a pipe by itself, or take it away")
+        found.append(place)
     if not found:
         raise InvalidRequestError(f"{path}: no file in it has a name that ends with .parquet, .csv, .jsonl or .arrow")
     return found
@@ -47,16 +54,33 @@ def table_files(path: str) -> list[str]:
 def read_table(path: str, format: Format | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of a file. What is wrong with it is said with its name, and where that is known with the place."""
     readers = {"parquet": _parquet, "arrow": _arrow, "csv": _csv, "jsonl": _json_lines}
+    if path == STANDARD_INPUT and format is None:
+        raise InvalidRequestError("standard input has no name that tells its format: --format does")
+    read = readers[format or format_of(path)]
     try:
-        for batch in readers[format or format_of(path)](path):
-            if batch.num_rows:
-                yield batch
+        with _seekable(path) as place:
+            for batch in read(place):
+                if batch.num_rows:
+                    yield batch
     except pa.ArrowException as error:
         raise InvalidRequestError(f"{path} cannot be read as {format or format_of(path)}: {error}") from error
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror or error}") from error
     except TidelogError as error:
         raise type(error)(str(error) if path in str(error) else f"{path}: {error}") from None
+
+
+@contextmanager
+def _seekable(path: str) -> Iterator[str]:
+    """A file that can be read from any place: that of a path, or what comes out of a pipe, put aside."""
+    if path != STANDARD_INPUT and os.path.isfile(path):
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="tidelog-load-") as kept:
+        with open(0 if path == STANDARD_INPUT else path, "rb", closefd=path != STANDARD_INPUT) as pipe:
+            shutil.copyfileobj(pipe, kept, 1 << 20)
+        kept.flush()
+        yield kept.name
 
 
 def _wanted(names: Iterable[str]) -> list[str]:

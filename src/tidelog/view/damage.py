@@ -14,17 +14,23 @@ from tidelog.log.segment_reader import SegmentReader
 from tidelog.records.batches import batch_of
 from tidelog.view.partition import PartitionView
 from tidelog.view.segment import SegmentView
-from tidelog.view.stretches import Stretch
+from tidelog.view.stretches import MisplacedSegmentError, Stretch
 
 __all__ = ["next_sound", "sound_at", "stretches_around_damage"]
 
 
 def stretches_around_damage(
-    partition: PartitionView, first_offset: int, limit_offset: int, *, to_segment_ends: bool = False
+    partition: PartitionView,
+    first_offset: int,
+    limit_offset: int,
+    *,
+    to_segment_ends: bool = False,
+    notices: list[str] | None = None,
 ) -> Iterator[Stretch]:
     """The stretches that hold a range of offsets. Of a segment that cannot be walked it is all that may hold them.
 
-    A damaged header can lie about where the last offset is. `to_segment_ends` gives all that follows the first one.
+    A damaged header can lie about where the last offset is. `to_segment_ends` gives all that follows the first one. Of
+    a segment that is not where it belongs `notices` are told: whoever reads it would pass over its batches.
     """
     bases = [segment.base_offset for segment in partition.segments]
     for segment, following in zip(partition.segments, [*bases[1:], partition.log_end_offset], strict=True):
@@ -33,7 +39,9 @@ def stretches_around_damage(
             continue
         try:
             found = list(partition.stretches(begin, following if to_segment_ends else end))
-        except CorruptionError:  # whoever reads it will meet it
+        except CorruptionError as error:  # whoever reads it will meet it
+            if isinstance(error, MisplacedSegmentError) and notices is not None:
+                notices.append(f"{error}: what is not its own is left out")
             found = _whole_segment(partition, segment, begin, end)
         yield from (stretch._replace(limit_offset=end) for stretch in found)
 

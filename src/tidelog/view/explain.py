@@ -146,11 +146,14 @@ def _explain_offset(view: "PartitionView", look: Look, files: CountedFiles, offs
             batch = reader.find_offset(offset, trace)
         except CorruptionError as error:
             raise with_advice(error) from error
-        record = None if batch is None else _record_in(reader, batch, offset)
+        record, passed = (None, []) if batch is None else _record_from(reader, batch, offset)
         cost = _reading(files.reads)  # before the entries are looked up once more, to be told
-        count = len(look.segments)
-        chosen = f"{segment.files[LOG_SUFFIX]}, the last of {count} that does not begin behind {offset}"
+        chosen = f"{segment.files[LOG_SUFFIX]}, the last of {len(look.segments)} that does not begin behind {offset}"
+        if steps:
+            chosen = f"{segment.files[LOG_SUFFIX]}, the next: nothing at {offset} or behind was left in the one before"
         steps += _told(trace, segment, reader, chosen)
+        if passed:
+            steps.append(_passed(passed, offset))
         if batch is not None and record is not None:
             steps += [_record_step(record, offset), cost]
             epoch = batch.leader_epoch if batch.leader_epoch >= 0 else None
@@ -159,6 +162,28 @@ def _explain_offset(view: "PartitionView", look: Look, files: CountedFiles, offs
         steps.append(cost)
         segment = look.behind(segment, segment.base_offset)  # compaction left nothing at the end of this one
     return Explanation(str(view.topic_partition), f"offset {offset}", tuple(steps), None)
+
+
+def _record_from(reader: SegmentReader, batch: BatchInfo, offset: int) -> tuple[Record | None, list[BatchInfo]]:
+    """The first record at an offset or behind it, and the batches that were read in vain behind the first.
+
+    Compaction leaves a batch its offsets and takes records out of it: the next one may hold what is looked for.
+    """
+    record = _record_in(reader, batch, offset)
+    passed: list[BatchInfo] = []
+    if record is None:
+        for following in reader.log.batches(batch.position + batch.size, reader.size):
+            passed.append(following)
+            record = _record_in(reader, following, offset)
+            if record is not None:
+                break
+    return record, passed
+
+
+def _passed(batches: list[BatchInfo], offset: int) -> PlanStep:
+    walk = _walk(batches)
+    why = f"of the batch that reaches {offset} no record at {offset} or behind is left"
+    return walk._replace(name="walk on", text=f"{walk.text}: {why}")
 
 
 def _record_in(reader: SegmentReader, batch: BatchInfo, offset: int) -> Record | None:

@@ -107,9 +107,10 @@ def _list(root: RootView, directory: PartitionDirectory, with_segments: bool) ->
 
 
 def _newest(partition: PartitionView) -> int | None:
-    """The largest timestamp of the last segment that holds something."""
+    """The largest timestamp of the last segment that holds something; None if its records have none."""
     filled = [segment for segment in partition.segments if segment.next_offset > segment.base_offset]
-    return filled[-1].largest_timestamp_ms if filled else None
+    newest = filled[-1].open().max_timestamp.timestamp_ms if filled else -1
+    return newest if newest >= 0 else None
 
 
 def _list_segment(segment: SegmentView) -> SegmentListing:

@@ -57,6 +57,11 @@ class Look:
         """The segment that an offset falls into, or the first one if it lies before all; None if there is none."""
         return self.segments[max(bisect_right(self._bases, offset) - 1, 0)] if self.segments else None
 
+    def next_of(self, segment: SegmentView) -> SegmentView | None:
+        """The segment that is listed behind another."""
+        at = bisect_right(self._bases, segment.base_offset)
+        return self.segments[at] if at < len(self.segments) else None
+
     def behind(self, segment: SegmentView, next_offset: int) -> SegmentView | None:
         """The segment to go on with at an offset, once `segment` has been read to its end."""
         at = max(bisect_right(self._bases, next_offset) - 1, bisect_right(self._bases, segment.base_offset))

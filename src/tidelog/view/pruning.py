@@ -39,7 +39,9 @@ def plan(
         return
     aborted = partition.aborted_transactions(first, limit) if request.committed else []
     stretches = (
-        partition.stretches(first, limit) if notices is None else stretches_around_damage(partition, first, limit)
+        partition.stretches(first, limit)
+        if notices is None
+        else stretches_around_damage(partition, first, limit, notices=notices)
     )
     for stretch in _told_apart(stretches):
         if request.from_time_ms is not None and stretch.reader.largest_timestamp_ms < request.from_time_ms:

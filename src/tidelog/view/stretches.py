@@ -15,14 +15,18 @@ from tidelog.log.batch_windows import BatchWindow, read_windows
 from tidelog.log.segment_reader import SegmentReader
 from tidelog.records.batches import Batch, batch_of
 from tidelog.view.look import Look
-from tidelog.view.segment import SegmentEnd, SegmentView, with_advice
+from tidelog.view.segment import ADVICE, SegmentEnd, SegmentView, with_advice
 
-__all__ = ["Stretch", "batches_between", "stretches_between"]
+__all__ = ["MisplacedSegmentError", "Stretch", "batches_between", "stretches_between"]
 
 TakeLook = Callable[[], Look]
 
 _MOST_LOOKS = 1000  # in a row without a step forward
 _WINDOW_BYTES = 256 << 10  # records are read one by one here: large windows and kernels would not pay
+
+
+class MisplacedSegmentError(CorruptRecordError):
+    """A segment whose batches are not those that its name, or the next one's, lets expect."""
 
 
 class Stretch(NamedTuple):
@@ -43,6 +47,7 @@ def stretches_between(look: Look, take_look: TakeLook, first_offset: int, limit_
     while segment is not None and first_offset < limit_offset and segment.base_offset < limit_offset:
         try:
             reader, end = segment.open_to_end()
+            _ensure_in_place(look, segment, reader, end)
             stretch = _stretch_of(segment, reader, end, first_offset, limit_offset)
         except (SegmentGoneError, CorruptRecordError) as error:
             looks += 1
@@ -60,6 +65,24 @@ def stretches_between(look: Look, take_look: TakeLook, first_offset: int, limit_
             yield stretch
         first_offset = max(first_offset, end.next_offset)
         segment = look.behind(segment, first_offset)
+
+
+def _ensure_in_place(look: Look, segment: SegmentView, reader: SegmentReader, end: SegmentEnd) -> None:
+    """Raise if a segment cannot be the one of its name: it holds no offset from its own first to the next one's.
+
+    Reading on would pass over records without a word. A segment that reaches over the next ones is another matter: it
+    may have been compacted, and they were not removed.
+    """
+    path, following = reader.log.path, look.next_of(segment)
+    if end.position and end.next_offset <= segment.base_offset:
+        raise MisplacedSegmentError(f"{path} holds offsets up to {end.next_offset - 1}, which are not its own{ADVICE}")
+    if following is not None and end.next_offset > following.base_offset:
+        first = next(reader.log.batches(0, end.position), None)
+        if first is not None and first.base_offset >= following.base_offset:
+            raise MisplacedSegmentError(
+                f"{path} holds offsets up to {end.next_offset - 1} and none of its own: the next segment begins with "
+                f"{following.base_offset}{ADVICE}"
+            )
 
 
 def _stretch_of(
