@@ -82,6 +82,21 @@ def test_what_is_left_to_people_ends_with_1_and_says_what_to_try(root: Path) -> 
     assert "kafka-topics --describe" in done.stdout
 
 
+def test_a_segment_in_doubt_ends_a_repair_with_1_and_the_next_check_with_0(root: Path) -> None:
+    for suffix in (".index", ".timeindex"):
+        flip(segment(root, 3, suffix), 7)
+    done = fsck(root, "--repair", *SETTINGS)
+    assert "(SEG-DOUBT)" in done.stdout
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (
+        1,
+        "checked again: nothing wrong, but for what is left to you",
+    )
+    done = fsck(root)
+    assert done.exit_code == 0, done.output
+    assert "was in doubt when it was repaired on " in done.stdout
+    assert fsck(root, "--repair", *SETTINGS).exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

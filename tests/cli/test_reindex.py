@@ -83,7 +83,7 @@ def test_a_torn_log_ends_with_3_and_the_others_are_rebuilt(tmp_path: Path) -> No
     remove_files_beside_the_logs(root)
     done = reindex(root, *SETTINGS)
     assert done.exit_code == 3
-    assert "run tidelog fsck" in done.stdout
+    assert "run tidelog fsck --repair" in done.stdout
     assert "tidelog: left as they are: torn-0" in done.stderr
     assert [name for name in beside_the_logs(root) if name.startswith("orders-0/")]
     assert [path.name for path in torn.iterdir()] == ["00000000000000000000.log"]
@@ -99,6 +99,25 @@ def test_a_root_in_use_ends_with_3_and_wrong_words_with_2(tmp_path: Path) -> Non
         done = reindex(root, *arguments)
         assert done.exit_code == 2, done.output
     assert "the nearest is orders" in reindex(root, "--topic", "order").stderr
+
+
+def test_the_interval_is_that_of_the_sound_indexes_and_it_is_named(tmp_path: Path) -> None:
+    root = a_root(tmp_path)
+    limits = ("--set", "segment.index.bytes=4096", "--only", "index", "--only", "timeindex", "--only", "txnindex")
+    before = files_in(root)
+    assert any(len(data) > 8 for name, data in before.items() if name.endswith(".index"))
+    done = reindex(root, *limits)
+    assert done.exit_code == 0, done.output
+    assert files_in(root) == before
+    (line,) = [line for line in done.stdout.splitlines() if "index.interval.bytes" in line]
+    assert line.startswith("orders-0: index.interval.bytes=1")
+    assert line.endswith(", as the sound indexes of the log show")
+    told = json.loads(reindex(root, *limits, "--json").stdout)
+    assert told["index_interval_source"] == "as the sound indexes of the log show"
+    for path in (root / "orders-0").glob("*.index"):
+        path.unlink()
+    assert "orders-0: index.interval.bytes=4096, Kafka's default\n" in reindex(root, *limits, "--dry-run").stdout
+    assert "index.interval.bytes=" not in reindex(root, *WITHOUT_SNAPSHOTS, "--dry-run").stdout
 
 
 def test_what_is_left_alone_is_told(tmp_path: Path) -> None:

@@ -66,6 +66,18 @@ def exchange_segments(disk: SimulatedFileSystem) -> None:
     write(disk, _path(1), one)
 
 
+def exchange_distant_segments(disk: SimulatedFileSystem) -> None:
+    """Between them lies one that stays as it is."""
+    one, two = read_whole(disk, _path(0)), read_whole(disk, _path(2))
+    write(disk, _path(0), two)
+    write(disk, _path(2), one)
+
+
+def lose_logs(disk: SimulatedFileSystem) -> None:
+    for number in range(3):
+        disk.remove(_path(number))
+
+
 def shift_offset(disk: SimulatedFileSystem) -> None:
     first = next(read_batches(read_whole(disk, _path(1))))
     _flip(disk, _path(1), first.size_in_bytes + 6)
@@ -87,7 +99,7 @@ def spoil_checkpoints(disk: SimulatedFileSystem) -> None:
 
 HARMS: tuple[Harm, ...] = (
     corrupt_batch, corrupt_everywhere, leave_swap, rename_segment, exchange_segments, shift_offset, spoil_indexes,
-    spoil_checkpoints,
+    spoil_checkpoints, exchange_distant_segments, lose_logs,
 )  # fmt: skip
 
 

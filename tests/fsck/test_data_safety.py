@@ -11,7 +11,7 @@ from tests.fsck.roots_on_disk import a_root, contents, flip, segment
 from tests.fsck.test_check import batch_starts
 from tests.fsck.world import CONFIG, NOW, ORDERS, ROOT, directory_of, world
 from tidelog.errors import InvalidRequestError, LockedError
-from tidelog.fsck import RepairResult, check
+from tidelog.fsck import RepairResult, Severity, check
 from tidelog.fsck.mending import repair
 from tidelog.fsck.quarantine import MANIFEST
 from tidelog.log import Isolation, ManualClock, UnifiedLog
@@ -82,6 +82,8 @@ def test_what_is_kept_twice_is_there_twice(root: Path) -> None:
     result = repaired(root)
     (place,) = result.quarantine
     for line in lines_of(place):
+        if line["piece"] is None:
+            continue  # a notice
         data = (Path(place) / str(line["piece"])).read_bytes()
         name = str(Path(str(line["file"])).relative_to(root))
         assert data == before[name][int(str(line["position"])) :][: len(data)]
@@ -164,6 +166,40 @@ def test_a_file_that_cannot_be_read_leaves_its_partition_alone() -> None:
     assert {finding.code for finding in result.left} >= {"FILE-READ"}
     after = {name: read_whole(disk, join(directory_of(ORDERS), name)) for name in disk.list(directory_of(ORDERS))}
     assert after == before
+
+
+@pytest.mark.parametrize("operation", ["open", "read"])
+@pytest.mark.parametrize("number", [0, 14, 44, 74])
+def test_a_log_that_cannot_be_read_accuses_no_other_file(number: int, operation: str) -> None:
+    disk = world().copy()
+    broken = join(directory_of(ORDERS), f"{number:020}.log")
+    disk.fail(operation=operation, path=broken, error="Permission denied")
+    report = check(ROOT, deep=True, fs=disk, jobs=1)
+    bad = [(one.code, one.file) for one in report.findings if one.severity is not Severity.INFO]
+    assert bad == [("FILE-READ", broken)]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
+def test_a_file_beside_the_log_that_cannot_be_read_is_accused_of_nothing_else(suffix: str) -> None:
+    disk = world().copy()
+    broken = join(directory_of(ORDERS), f"{14:020}{suffix}")
+    disk.fail(operation="open", path=broken, error="Permission denied")
+    report = check(ROOT, deep=True, fs=disk, jobs=1)
+    assert [(one.code, one.file) for one in report.findings if one.severity is not Severity.INFO] == [
+        ("FILE-READ", broken)
+    ]
+
+
+def test_what_does_not_depend_on_a_log_that_cannot_be_read_is_judged_all_the_same() -> None:
+    disk = world().copy()
+    for name, position in ((f"{0:020}.timeindex", 7), (f"{14:020}.txnindex", 9), (f"{74:020}.index", 7)):
+        path = join(directory_of(ORDERS), name)
+        data = bytearray(read_whole(disk, path))
+        data[position] ^= 1
+        disk.open_write(path).write_at(0, data)
+    disk.fail(operation="open", path=join(directory_of(ORDERS), f"{44:020}.log"), error="Permission denied")
+    codes = check(ROOT, deep=True, fs=disk, jobs=1).codes()
+    assert codes == {"FILE-READ", "TIX-ENTRY", "TXN-ENTRY", "IDX-ENTRY"}
 
 
 def test_a_partition_that_refuses_keeps_no_other_from_its_later_rounds() -> None:

@@ -16,10 +16,10 @@ from tidelog.errors import LockedError
 from tidelog.fsck import RepairResult, check, plan_repair
 from tidelog.fsck.mending import repair
 from tidelog.fsck.quarantine import MANIFEST
-from tidelog.log import ManualClock
+from tidelog.log import ManualClock, UnifiedLog
 from tidelog.log.files import join
 from tidelog.log.locks import lock_path
-from tidelog.records import read_batches
+from tidelog.records import NewRecord, read_batches
 
 
 @pytest.fixture
@@ -103,6 +103,163 @@ def test_exchanged_segments_are_put_back(root: Path) -> None:
     two.write_bytes(first)
     assert repaired(root).is_clean
     assert {path.name: path.read_bytes() for path in (root / "orders-0").glob("*.log")} == before
+
+
+def test_segments_between_exchanged_ones_are_told_as_what_they_are_and_keep_their_indexes(root: Path) -> None:
+    one, two = segment(root, 1), segment(root, 4)
+    first, second = one.read_bytes(), two.read_bytes()
+    one.write_bytes(second)
+    two.write_bytes(first)
+    between = {path: path.read_bytes() for number in (29, 44) for path in (root / "orders-0").glob(f"{number:020}.*")}
+    inodes = {path: path.stat().st_ino for path in between if "index" in path.suffix}
+    result = repaired(root)
+    told = [line for line in result.done if "segment 29" in line or "segment 44" in line]
+    assert len(told) == 2
+    assert all("is copied as it is" in line and "LOG-RANGE" not in line for line in told)
+    assert {path: path.read_bytes() for path in between} == between
+    assert {path: path.stat().st_ino for path in inodes} == inodes
+    assert not [one for one in manifest(result) if f"{29:020}" in str(one["file"]) and "index" in str(one["file"])]
+
+
+def test_damage_elsewhere_is_not_drawn_into_an_exchange(root: Path) -> None:
+    one, two = segment(root, 0), segment(root, 1)
+    first, second = one.read_bytes(), two.read_bytes()
+    one.write_bytes(second)
+    two.write_bytes(first)
+    flip(segment(root, 4), 70)
+    result = repaired(root)
+    assert result.is_clean
+    told = [line for line in result.done if ": segment " in line]
+    assert [(line.split()[2], line.rpartition(" ")[2]) for line in told] == [
+        ("0", "(LOG-RANGE)"),
+        ("14", "(LOG-RANGE)"),
+        ("59", "(LOG-CRC)"),
+    ]
+
+
+# -- what later checks recall ------------------------------------------------------------------------------------------
+
+
+def infos(root: Path, code: str, *, deep: bool = False) -> list[str]:
+    report = check(str(root), deep=deep)
+    assert report.is_clean, report.findings
+    return [f"{one.file.removeprefix(f'{root}/')}: {one.message}" for one in report.findings if one.code == code]
+
+
+def exchanged(tmp_path: Path) -> Path:
+    """What Kafka wrote, with the logs of two partitions exchanged."""
+    root = Path(shutil.copytree(case("kafka-4.3/1-codecs") / "image", tmp_path / "image"))
+    one, two = (root / name / f"{0:020}.log" for name in ("j-gzip-0", "j-lz4-0"))
+    first, second = one.read_bytes(), two.read_bytes()
+    for path, data in ((one, second), (two, first)):
+        path.unlink()
+        path.write_bytes(data)
+    return root
+
+
+def test_a_segment_in_doubt_is_left_to_people_and_recalled_by_later_checks(tmp_path: Path) -> None:
+    root = exchanged(tmp_path)
+    result = repaired(root)
+    assert {(one.code, one.topic_partition and one.topic_partition.topic) for one in result.left} == {
+        ("SEG-DOUBT", "j-gzip"),
+        ("SEG-DOUBT", "j-lz4"),
+    }
+    assert (result.is_clean, result.is_settled) == (True, False)
+    notices = [one for one in manifest(result) if one["code"] == "SEG-DOUBT"]
+    assert [(one["partition_directory"], one["piece"], one["notice"]) for one in notices] == [
+        ("j-gzip-0", None, True),
+        ("j-lz4-0", None, True),
+    ]
+    for deep in (False, True):
+        recalled = infos(root, "SEG-DOUBT", deep=deep)
+        assert [line.partition(":")[0] for line in recalled] == [
+            f"{name}/{0:020}.log" for name in ("j-gzip-0", "j-lz4-0")
+        ]
+        assert all(": was in doubt when it was repaired on 2023-11-14T22:13:20Z: " in line for line in recalled)
+    again = repaired(root)
+    assert (again.done, again.left, again.is_settled) == ([], [], True)
+
+
+def test_a_doubt_that_is_found_once_more_is_told_once(tmp_path: Path) -> None:
+    root = exchanged(tmp_path)
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    repaired(root)
+    for path, data in before.items():
+        path.unlink(missing_ok=True)
+        path.write_bytes(data)
+    doubts = [one for one in check(str(root), deep=True).findings if one.code == "SEG-DOUBT"]
+    assert [one.severity.value for one in doubts] == ["error", "error"]
+
+
+def test_a_log_that_is_lost_is_counted_noted_and_recalled(tmp_path: Path) -> None:
+    root = Path(shutil.copytree(case("kafka-4.3/1-codecs") / "image", tmp_path / "image"))
+    for name in ("r-none-0", "r-gzip-0"):
+        (root / name / f"{0:020}.log").unlink()
+    (root / "r-gzip-0" / f"{0:020}.log").touch()
+    told = {one.message for one in check(str(root)).findings if one.code == "CHK-RANGE"}
+    assert told == {f"{name} has 142, its log ends at 0: 142 offsets are gone" for name in ("r-none-0", "r-gzip-0")}
+    result = repaired(root)
+    assert result.is_clean
+    lost = [one for one in manifest(result) if one.get("missing_offsets")]
+    assert [(one["partition_directory"], one["code"], one["missing_offsets"]) for one in lost] == [
+        ("r-gzip-0", "CHK-RANGE", [0, 141]),
+        ("r-none-0", "CHK-RANGE", [0, 141]),
+    ]
+    assert len([line for line in result.done if "the offsets 0 to 141 are gone" in line]) == 2
+    words = "142 offsets (0 to 141) were gone when it was repaired on 2023-11-14T22:13:20Z"
+    assert [words in line for line in infos(root, "CHK-RANGE")] == [True, True]
+    assert repaired(root).done == []
+
+
+def test_a_lost_end_is_counted_and_given_to_other_records_in_time(root: Path) -> None:
+    log = segment(root, -1)
+    end = offsets_in(log)[-1] + 1
+    log.write_bytes(log.read_bytes()[: batch_starts(log)[-1]])
+    lost = end - (offsets_in(log)[-1] + 1)
+    told = [one.message for one in check(str(root)).findings if one.code == "CHK-RANGE"]
+    assert told
+    assert all(line.endswith(f"{lost} offsets are gone") for line in told)
+    assert repaired(root).is_clean
+    assert len(infos(root, "CHK-RANGE", deep=True)) == 1
+    with UnifiedLog.open(root / "orders-0", CONFIG, clock=ManualClock(NOW)) as again:
+        again.append([NewRecord(b"k", b"v", NOW) for _ in range(5)])
+    one = check(str(root / "orders-0"), deep=True)
+    assert "LOG-GAP" not in {finding.code for finding in one.findings}
+    markers = [finding.message for finding in one.findings if finding.code == "TXN-MARKER"]
+    assert not markers
+
+
+def test_a_log_without_segments_goes_on_at_its_start(root: Path) -> None:
+    for path in (root / "orders-1").iterdir():
+        if path.name[0] == "0":
+            path.unlink()
+    assert repaired(root).is_clean
+    assert [path.name for path in (root / "orders-1").glob("*.log")] == [f"{5:020}.log"]
+
+
+def test_a_checkpoint_that_is_wrong_loses_nothing(root: Path) -> None:
+    path = root / "replication-offset-checkpoint"
+    path.write_text(path.read_text().replace("orders 0 ", "orders 0 9"))
+    (finding,) = [one for one in check(str(root)).findings if one.code == "CHK-RANGE"]
+    assert "gone" not in finding.message
+    result = repaired(root)
+    assert result.is_clean
+    assert infos(root, "CHK-RANGE") == []
+
+
+def test_a_partition_without_its_topic_id_beside_others_that_have_theirs_is_a_warning(root: Path) -> None:
+    (root / "meta.properties").unlink()
+    before = (root / "orders-1" / "partition.metadata").read_bytes()
+    for name in ("orders-1", "keys-0"):
+        (root / name / "partition.metadata").unlink()
+    found = [(one.file, one.severity.value) for one in check(str(root)).findings if one.code == "PAR-METADATA"]
+    assert found == [(str(root / name / "partition.metadata"), "warning") for name in ("keys-0", "orders-1")]
+    result = repaired(root)
+    assert (root / "orders-1" / "partition.metadata").read_bytes() == before
+    assert [one.topic_partition and one.topic_partition.topic for one in result.left] == ["keys"]
+    for path in root.glob("*/partition.metadata"):
+        path.unlink()
+    assert "PAR-METADATA" not in check(str(root)).codes()  # none has one: they are of a time before topic ids
 
 
 def test_foreign_files_and_directories_are_moved_out(root: Path) -> None:

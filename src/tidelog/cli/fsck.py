@@ -50,7 +50,7 @@ def fsck(
     are. Everything that is removed lies in the quarantine, with a manifest. Run it as the user of the broker, or as
     root: new files then get the owner of the old ones.
 
-    Exit codes: 0 nothing wrong, or nothing any more; 1 findings.
+    Exit codes: 0 nothing wrong, or nothing any more; 1 findings, or something that a repair has left to you.
     """
     if dry_run and not repair:
         raise click.UsageError("--dry-run goes with --repair: without it nothing is changed anyway")
@@ -109,8 +109,8 @@ def _repair(
         (_show_planned if dry_run else _show_repaired)(result)
     for failure in result.failures:
         tell(failure)
-    report = result.before if dry_run else result.after
-    raise click.exceptions.Exit(0 if report.is_clean and not result.failures else _FINDINGS)
+    is_fine = result.before.is_clean and not result.failures if dry_run else result.is_settled
+    raise click.exceptions.Exit(0 if is_fine else _FINDINGS)
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def _show_repaired(result: "RepairResult") -> None:
         click.echo(f"quarantine: {path} ({count(result.pieces, 'piece')}, {size(result.bytes)})")
     _show_left(result.left)
     if result.done:
-        click.echo(f"checked again: {_verdict(result.after)}")
+        click.echo(f"checked again: {_verdict(result.after)}{', but for what is left to you' if result.left else ''}")
 
 
 def _show_left(left: "list[Finding]") -> None:

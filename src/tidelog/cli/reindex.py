@@ -50,11 +50,11 @@ def reindex(
 
     The files become what Kafka makes of the log when it finds none of them, byte for byte; with --missing those that
     are there and sound stay as they are. The log itself is only read. One that would have to be cut first is left
-    alone: tidelog fsck mends it.
+    alone: tidelog fsck --repair mends it.
 
-    The configs of the topics are read from the metadata log, where the directory has it. Give others that differ from
-    Kafka's defaults and matter here: index.interval.bytes, segment.index.bytes, and the broker's
-    producer.id.expiration.ms.
+    The configs of the topics are read from the metadata log, where the directory has it; else index.interval.bytes is
+    what the sound indexes of each log show. Give others that differ from Kafka's defaults and matter here:
+    segment.index.bytes, and the broker's producer.id.expiration.ms.
 
     Run it as the user of the broker, or as root: new files then get the owner of the old ones.
     """
@@ -111,6 +111,8 @@ def _run(
 
 _STATES = ("equal", "stale", "missing", "extra")
 _SOUND = "sound"
+_SPACED = (".index", ".timeindex")
+_NAMED = 5
 
 
 def _show(rows: "list[Reindexed]", missing: bool, is_trial: bool, as_json: bool) -> None:
@@ -128,9 +130,20 @@ def _show(rows: "list[Reindexed]", missing: bool, is_trial: bool, as_json: bool)
             click.echo(f"{row.partition}: {row.error}")
         if row.forgotten_producers:
             click.echo(f"{row.partition}: {_forgotten(row, is_trial)}")
-        if row.config is not None and row.config.is_found:
-            click.echo(f"{row.partition}: {row.config}")
+    for words, partitions in _intervals(rows).items():
+        more = f" and {len(partitions) - _NAMED} more" if len(partitions) > _NAMED else ""
+        click.echo(f"{', '.join(partitions[:_NAMED])}{more}: {words}")
     click.echo(_in_short(rows, missing, is_trial))
+
+
+def _intervals(rows: "list[Reindexed]") -> dict[str, list[str]]:
+    """The partitions by the interval of their indexes, where nobody said it."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        is_spaced = any(file.name.endswith(_SPACED) for file in row.files)
+        if row.config is not None and not row.config.is_given and is_spaced:
+            found.setdefault(str(row.config), []).append(str(row.partition))
+    return found
 
 
 def _cells(row: "Reindexed", wanted: Sequence[str]) -> list[str]:
@@ -185,5 +198,6 @@ def _as_json(row: "Reindexed", is_trial: bool) -> dict[str, object]:
         "files": [{**file._asdict(), "state": str(file.state)} for file in row.files],
         "forgotten_producers": list(row.forgotten_producers),
         "index_interval_bytes": None if row.config is None else row.config.config.index_interval_bytes,
+        "index_interval_source": None if row.config is None else row.config.source,
         "error": row.error,
     }

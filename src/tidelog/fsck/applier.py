@@ -5,12 +5,14 @@ everything as it was. Then the mark of the clean stop is taken away, and the fil
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from tidelog.errors import StorageError, TidelogError
+from tidelog.errors import LockedError, StorageError, TidelogError
 from tidelog.fsck.findings import Finding
 from tidelog.fsck.kept_logs import KeptLogs
 from tidelog.fsck.owners import Owners
+from tidelog.fsck.places import ensure_no_link
 from tidelog.fsck.plan import PartitionPlan, RepairPlan
 from tidelog.fsck.quarantine import Quarantine, quarantine_of
 from tidelog.fsck.relay import replace_group
@@ -82,12 +84,13 @@ class Applier:
             path, root = partition.check.place.path, partition.check.notes.root or ""
             was_half_done = root in self.half_done
             try:
-                self._remember(root)
-                self._remember(path)
-                try:
-                    self._mend(partition, root, self._quarantine_of(root))
-                finally:
-                    self.give_back(path)
+                with self._held(partition):
+                    self._remember(root)
+                    self._remember(path)
+                    try:
+                        self._mend(partition, root, self._quarantine_of(root))
+                    finally:
+                        self.give_back(path)
             except TidelogError as error:
                 self.failures.append(f"{path}: {error}")
                 self.failed.add(path)
@@ -105,6 +108,27 @@ class Applier:
             except TidelogError as error:
                 self.failures.append(f"{path}: {error}")
                 self.failed.add(path)
+
+    @contextmanager
+    def _held(self, plan: PartitionPlan) -> Iterator[None]:
+        """Inside, nobody else opens the log of a partition, and it is as it was when it was looked at.
+
+        The lock of the root keeps brokers out; whoever opens a single log takes that of its directory alone.
+        """
+        path, files = plan.check.place.path, plan.check.files
+        ensure_no_link(self._fs, path)
+        try:
+            lock = self._fs.lock(path)
+        except LockedError as error:
+            raise LockedError("somebody has this log open: close it first") from error
+        try:
+            for name, about in files.stats.items():
+                now = self._fs.stat(join(path, name))
+                if now is None or (now.size, now.modified_ms) != (about.size, about.modified_ms):
+                    raise StorageError(f"{name} has changed since it was looked at: run it again")
+            yield
+        finally:
+            lock.release()
 
     def _quarantine_of(self, root: str) -> Quarantine:
         if root not in self._quarantines:
@@ -129,6 +153,8 @@ class Applier:
             if not (plan.mends or plan.renames):  # each of those is done or not, and nothing follows from it
                 self.half_done.add(root)
 
+        for doubt in plan.doubts:
+            quarantine.note_notice(doubt.file, code=doubt.code, why=doubt.message)
         if plan.settle:
             settle(self._fs, plan.check, quarantine, plan.index_config.config, self._clock, begin)
         else:
@@ -150,7 +176,7 @@ class Applier:
             missing = {} if cut.missing is None else {"missing_offsets": list(cut.missing)}
             with opened(self._fs.open(cut.path)) as file:
                 quarantine.keep_bytes(file, cut.position, cut.size, code=cut.code, why=cut.why, **missing)
-        for segment in (one for group in plan.groups for one in group):
+        for segment in (one for group in plan.groups for one in group if not one.is_same):
             for suffix in SEGMENT_SUFFIXES[1:]:
                 path = check.files.path(segment.base_offset, suffix)
                 quarantine.keep_file(path, code=plan.code_of(segment.base_offset), why="its segment is written anew")
@@ -244,6 +270,9 @@ class Applier:
             quarantine.keep_file(finding.file, code=finding.code, why=finding.message)
         for name in plan.checkpoints:
             quarantine.keep_file(join(plan.root.place.path, name), code=plan.codes[name], why="written anew")
+        for file, first, last in plan.losses:
+            why = f"its log has reached {last + 1}, and was found to end at {first}"
+            quarantine.note_notice(file, code="CHK-RANGE", why=why, missing=(first, last))
         self._take_marker(plan.root.place.path)
         for finding in plan.set_aside:
             self._remove(finding)

@@ -16,7 +16,7 @@ from tidelog.fsck.doubts import note_twins
 from tidelog.fsck.findings import Report, Severity
 from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.fsck.places import find_places
-from tidelog.fsck.quarantine import explained_offsets, quarantine_of
+from tidelog.fsck.quarantine import Remembered, quarantine_of, remembered
 from tidelog.fsck.root_files import LogEnds, RootFiles
 from tidelog.fsck.segment_scan import SegmentFacts
 from tidelog.fsck.topic_ids import note_topic_ids
@@ -79,16 +79,18 @@ def check_places(
         roots.append(root)
         kept = quarantine_of(fs, place.path, quarantine)
         try:
-            explained = explained_offsets(fs, kept, place.path)
+            memory = remembered(fs, kept, place.path)
         except StorageError as error:
             root.notes.add_unreadable(kept, error, severity=Severity.WARNING)
-            explained = {}
+            memory = {}
         for partition in place.partitions:
             if is_delete_directory(partition.name):
                 continue
             try:
-                known = explained.get(partition.name, ())
-                checks.append(PartitionCheck(fs, partition, root, deep=deep, explained=known))
+                known = memory.get(partition.name, Remembered())
+                checks.append(
+                    PartitionCheck(fs, partition, root, deep=deep, explained=known.missing, notices=known.notices)
+                )
             except StorageError as error:
                 root.notes.add_unreadable(partition.path, error, partition=partition.topic_partition)
     _run(checks, report, progress, jobs or os.cpu_count() or 1)
@@ -100,6 +102,7 @@ def check_places(
         root.check_offsets(_ends_in(root, checks))
         report.add(root.notes.findings)
     for one in checks:
+        one.recall()
         report.add(one.notes.findings)
     report.counts.update(roots=len(roots), partitions=len(checks))
     report.sort()

@@ -107,7 +107,7 @@ def check_epochs(
                 offsets=(int(row["first"]), int(row["last"])),
             )  # fmt: skip
         return wrong
-    is_whole = layout.is_right and not any(facts.damage for facts in segments)
+    is_whole = layout.is_right and not any(facts.damage or facts.is_unread for facts in segments)
     known, expected = (
         [entry for entry in folded(them, start) if entry.start_offset < end] for them in (entries, in_log)
     )

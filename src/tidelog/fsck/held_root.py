@@ -15,7 +15,7 @@ from types import TracebackType
 
 from tidelog.errors import InvalidRequestError, LockedError, StorageError
 from tidelog.fsck.index_configs import known_configs
-from tidelog.fsck.places import PartitionPlace, RootPlace, find_places
+from tidelog.fsck.places import PartitionPlace, RootPlace, ensure_no_link, find_places
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.files import FileLock, FileSystem, join
 from tidelog.log.local_files import LocalFileSystem
@@ -72,7 +72,12 @@ class HeldRoot:
     @contextmanager
     def held(self, partition: TopicPartition) -> Iterator[None]:
         """Inside, nobody else opens the log of a partition."""
-        lock = self._locked(self.directory(partition))
+        directory = self.directory(partition)
+        try:
+            ensure_no_link(self.fs, directory)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"{directory}: {error}") from None
+        lock = self._locked(directory)
         try:
             yield
         finally:
@@ -83,7 +88,20 @@ class HeldRoot:
     @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions, in order; without those on their way out or in, and without the metadata log."""
-        return sorted(place.topic_partition for place in self._places)
+        places = self._places
+        if not places:
+            raise InvalidRequestError(
+                f"{self.path} holds nothing to work on: directories that are deleted, stray or being moved in, and the "
+                "metadata log, are left alone"
+            )
+        found: dict[TopicPartition, str] = {}
+        for place in places:
+            if place.topic_partition in found:
+                raise InvalidRequestError(
+                    f"{found[place.topic_partition]} and {place.path} are directories of one partition: take one away"
+                )
+            found[place.topic_partition] = place.path
+        return sorted(found)
 
     @property
     def _places(self) -> list[PartitionPlace]:

@@ -77,7 +77,7 @@ def _is_offset_of(batches: Batches, number: Rows, offsets: Rows) -> Any:
     is_an_end = (batches["last"][ends] == offsets) & (offsets >= last)
     is_legacy = batches["magic"][number] < MAGIC
     before = np.where(number > 0, batches["last"][number - 1], first - 1)
-    return (offsets == first) | is_an_end | (is_legacy & (offsets > before) & (offsets <= last))
+    return (offsets == first) | (offsets == last) | is_an_end | (is_legacy & (offsets > before) & (offsets <= last))
 
 
 def _note_stale(notes: Notes, path: str, positions: Rows, facts: SegmentFacts) -> None:

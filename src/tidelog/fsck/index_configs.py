@@ -19,7 +19,7 @@ from tidelog.view.files import ReadOnlyFiles
 from tidelog.view.partition import PartitionView
 from tidelog.view.topic_configs import topic_configs
 
-__all__ = ["DEFAULT", "Given", "IndexConfig", "IndexConfigs", "index_config", "known_configs"]
+__all__ = ["DEFAULT", "Given", "IndexConfig", "IndexConfigs", "index_config", "is_interval_known", "known_configs"]
 
 INTERVAL = "index.interval.bytes"
 _OF_INDEXES = (INTERVAL, "segment.index.bytes")
@@ -32,6 +32,11 @@ class IndexConfig(NamedTuple):
 
     config: LogConfig
     source: str
+
+    @property
+    def is_given(self) -> bool:
+        """Whether somebody said the interval."""
+        return self.source == _GIVEN
 
     @property
     def is_found(self) -> bool:
@@ -90,6 +95,11 @@ class IndexConfigs:
             if check.place.topic_partition.topic in self._known[path]:
                 return self._known[path][check.place.topic_partition.topic]
         return {}
+
+
+def is_interval_known(given: Given, known: Mapping[str, str]) -> bool:
+    """Whether the interval need not be looked for in indexes."""
+    return isinstance(given, LogConfig) or INTERVAL in given or INTERVAL in known
 
 
 def known_configs(fs: ReadFileSystem, root: str) -> Mapping[str, Mapping[str, str]]:

@@ -166,7 +166,8 @@ def _gaps(segments: Sequence[SegmentFacts], layout: Layout, log_start: int) -> I
     was_legacy = False
     for number, facts in enumerate(segments):
         batches = facts.batches[layout.in_place[number]]
-        is_known = bool(facts.damage) or not layout.is_right  # what is missing has been told already
+        # What is missing has been told already, or may be in a file that cannot be read.
+        is_known = facts.is_unread or bool(facts.damage) or not layout.is_right
         if len(batches) and not is_known and int(batches["first"][0]) == expected and _is_whole(batches):
             expected = int(batches["last"][-1]) + 1
         else:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from tidelog.errors import LockedError, StorageError, TidelogError
 from tidelog.fsck.applier import Applier
 from tidelog.fsck.checker import Checked, check_places
-from tidelog.fsck.findings import Finding, Report
+from tidelog.fsck.findings import Finding, Report, Severity
 from tidelog.fsck.index_configs import Given
 from tidelog.fsck.places import find_places
 from tidelog.fsck.plan import RepairPlan, plan_checked
@@ -50,6 +50,12 @@ class RepairResult:
     @property
     def is_clean(self) -> bool:
         return self.after.is_clean and not self.failures
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is clean, and nothing is left to people. What was worth knowing before is no reason to come."""
+        is_left = bool(self.left) if self.done else any(one.severity is not Severity.INFO for one in self.left)
+        return self.is_clean and not is_left
 
 
 def repair(

@@ -1,7 +1,7 @@
 """One partition: its files are listed, its segments read, and everything else compared with what was read."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tidelog.errors import CheckpointError, StorageError
 from tidelog.fsck.batch_order import Layout, lay_out
@@ -15,6 +15,7 @@ from tidelog.fsck.notes import Notes
 from tidelog.fsck.partition_files import PartitionFiles
 from tidelog.fsck.places import PartitionPlace
 from tidelog.fsck.producer_check import SnapshotCheck
+from tidelog.fsck.quarantine import Notice
 from tidelog.fsck.root_files import LogEnds, RootFiles
 from tidelog.fsck.segment_scan import Damage, SegmentFacts, scan_segment
 from tidelog.fsck.txn_check import TxnReplay, check_txn_index, note_lost_markers
@@ -38,6 +39,7 @@ from tidelog.log.partition_metadata import read_topic_id
 __all__ = ["PartitionCheck"]
 
 _LOOKS_AGAIN = 3
+_RECALLED = "compare it with a replica (tidelog diff); then take its line out of the manifest of that repair"
 _LOSSES = ("LOG-CRC", "LOG-LENGTH", "LOG-TORN", "LOG-ZEROS", "LOG-CODEC", "LOG-RECORDS", "LOG-DELTAS", "LOG-ORDER")
 
 OnBytes = Callable[[int], None]
@@ -54,7 +56,9 @@ class PartitionCheck:
         *,
         deep: bool,
         explained: Sequence[tuple[int, int]] = (),
+        notices: Sequence[Notice] = (),
     ) -> None:
+        """`explained` are offsets that earlier repairs have taken out, `notices` what they want to be told of."""
         self.place = place
         self.notes = Notes(root.place.path, place.topic_partition)
         self.files = PartitionFiles(fs, place.path, place.topic_partition)
@@ -64,10 +68,13 @@ class PartitionCheck:
         self.is_compacted = False
         self.gaps: list[tuple[str, int, int]] = []  # file and offsets that are missing, and nothing says why
         self.spacing = IndexSpacing()
+        self.recalled: list[Finding] = []  # what earlier repairs wanted to be told
         self._fs = fs
         self._root = root
         self._deep = deep
         self._explained = explained
+        self._notices = notices
+        self._unread: set[int] = set()  # base offsets of segments that cannot be read
         self._is_live = place.is_live and root.place.has_files
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -81,6 +88,7 @@ class PartitionCheck:
         except StorageError as error:
             if self._fs.stat(path) is not None:  # else a live broker has removed it
                 self.notes.add_unreadable(path, error)
+                self._unread.add(base_offset)
             return None
 
     @property
@@ -90,8 +98,14 @@ class PartitionCheck:
 
     @property
     def ends(self) -> LogEnds | None:
-        """Where the log begins and ends, by its sound batches."""
+        """Where the log begins and ends, by its sound batches; None if that cannot be known.
+
+        One without any segment ends where Kafka would begin it.
+        """
         if not self.segments:
+            start = self.log_start or 0
+            return LogEnds(start, start) if not self.files.bases and not self.notes.has("FILE-READ") else None
+        if self.segments[-1].is_unread:
             return None
         behind = [self.segments[-1].base_offset]
         for facts, which in zip(self.segments, self.layout.in_place, strict=True):
@@ -107,18 +121,50 @@ class PartitionCheck:
 
     def finish(self, segments: Sequence[SegmentFacts]) -> None:
         """Look at everything, now that the segments have been read."""
-        self.segments = list(segments)
+        self.segments = sorted([*segments, *self._unread_segments()], key=lambda facts: facts.base_offset)
         self.layout = lay_out(self.segments, self._closed_at)
         self.is_compacted = self._was_cleaned() or any(facts.looks_compacted for facts in self.segments)
         self._check_names()
         self._check_metadata()
         self._check_logs()
         for facts in self.segments:
-            self._check_indexes(facts)
+            if not facts.is_unread:
+                self._check_indexes(facts)
         self._check_producers()
         note_doubts(self.notes, self.segments, self.layout)
         if isinstance(self._fs, LocalFileSystem):
             self._check_owners()
+
+    def _unread_segments(self) -> Iterator[SegmentFacts]:
+        """Stand for the segments that cannot be read: what follows from them is not judged."""
+        for base in self._unread:
+            facts = SegmentFacts(self.files.path(base, LOG_SUFFIX), base, 0)
+            facts.is_unread = True
+            yield facts
+
+    @property
+    def last_log(self) -> str:
+        """The path of the last segment, or of the one that Kafka would begin."""
+        base = self.segments[-1].base_offset if self.segments else self.log_start or 0
+        return self.files.path(base, LOG_SUFFIX)
+
+    def recall(self) -> None:
+        """Tell what earlier repairs have left to people, unless it is found once more."""
+        found = {(finding.code, finding.file) for finding in self.notes.findings}
+        for notice in self._notices:
+            path = join(self.files.directory, notice.file)
+            if notice.code == "SEG-DOUBT" and notice.file in self.files.stats and (notice.code, path) not in found:
+                message = f"was in doubt when it was repaired on {notice.repaired}: {notice.why}"
+                self._recall(notice, path, message)
+            elif notice.offsets is not None and self.place.topic_partition not in self._root.losses:
+                first, last = notice.offsets
+                gone = f"{last - first + 1} offsets ({first} to {last}) were" if last > first else f"offset {first} was"
+                message = f"{gone} gone when it was repaired on {notice.repaired}; what is there now was written since"
+                self._recall(notice, path, message)
+
+    def _recall(self, notice: Notice, path: str, message: str) -> None:
+        self.notes.add(notice.code, path, message, offsets=notice.offsets, severity=Severity.INFO, remedy=_RECALLED)
+        self.recalled.append(self.notes.findings[-1])
 
     def look_again(self) -> None:
         """Of a directory that a broker is changing, believe only what is found, in the same words, in every look."""
@@ -162,6 +208,8 @@ class PartitionCheck:
             entries = read_epochs(self._fs, join(self.files.directory, LEADER_EPOCH_CHECKPOINT))
         except (CheckpointError, StorageError):
             return None
+        if self._unread:
+            return None
         in_log = epochs_of_log(self.segments, self.layout)
         if not entries or not in_log or not in_log[0].start_offset < entries[0].start_offset:
             return None
@@ -188,15 +236,19 @@ class PartitionCheck:
 
     def _check_metadata(self) -> None:
         path = join(self.files.directory, PARTITION_METADATA)
-        meta = self._root.meta
-        is_needed = self._is_live and meta is not None and meta.version >= 1
         try:
-            if read_topic_id(self._fs, path) is None and is_needed and not self.is_quorum:
+            if read_topic_id(self._fs, path) is None and self.needs_topic_id and not self.is_quorum:
                 self.notes.add("PAR-METADATA", path, "it is missing: the broker would set the directory aside")
         except CheckpointError as error:
             self.notes.add("PAR-METADATA", path, str(error).removeprefix(f"{path}: "))
         except StorageError as error:
             self.notes.add_unreadable(path, error)
+
+    @property
+    def needs_topic_id(self) -> bool:
+        """Whether the identity of the root says that the broker knows topics by their ids."""
+        meta = self._root.meta
+        return self._is_live and meta is not None and meta.version >= 1
 
     @property
     def is_quorum(self) -> bool:
@@ -240,16 +292,17 @@ class PartitionCheck:
             positions = check_offset_index(notes, path, data, facts, is_open=is_open)
             if positions is not None:
                 self.spacing.take(positions, facts.batches)
-        elif not may_lack:
+        elif not may_lack and not self.files.has(base, INDEX_SUFFIX):
             notes.add("IDX-MISSING", path, "Kafka reads the whole segment to make one")
         path = self.files.path(base, TIME_INDEX_SUFFIX)
         data = self._content(path, base, TIME_INDEX_SUFFIX)
         if data is not None:
             check_time_index(notes, path, data, facts, is_open=is_open)
-        elif facts.max_timestamp_ms >= 0 and not may_lack:
+        elif facts.max_timestamp_ms >= 0 and not may_lack and not self.files.has(base, TIME_INDEX_SUFFIX):
             notes.add("TIX-MISSING", path, "Kafka makes an empty one: lookups by time pass over the segment")
 
     def _content(self, path: str, base: int, suffix: str) -> bytes | None:
+        """What a file holds; None if it is not there, or cannot be read, which is noted."""
         if not self.files.has(base, suffix):
             return None
         try:
@@ -257,31 +310,37 @@ class PartitionCheck:
         except StorageError as error:
             if self._fs.stat(path) is not None:
                 self.notes.add_unreadable(path, error)
-            return b""
+            return None
 
     def _check_producers(self) -> None:
-        snapshots = SnapshotCheck(self.notes, self._fs, self.files.directory, self.files.snapshots, self.segments)
+        until = min(self._unread, default=None)
+        known = [facts for facts in self.segments if until is None or facts.base_offset < until]
+        snapshots = SnapshotCheck(self.notes, self._fs, self.files.directory, self.files.snapshots, known, until)
         snapshots.read_all()
         ends = self.ends
-        if ends is None:
+        if not self.segments:
             return
+        first = self.segments[0].base_offset
         indexes = self._transaction_indexes()
-        note_lost_markers(self.notes, self.segments, indexes.values(), self._missing())
+        if until is None:
+            note_lost_markers(self.notes, self.segments, indexes.values(), self._missing())
         if not self.is_sound:
             return  # what the damaged batches did is not known, nor where the log ends
-        snapshots.note_strays(self.files.bases, ends.end)
+        if ends is not None:
+            snapshots.note_strays(self.files.bases, ends.end)
         replay = TxnReplay()
-        for facts in self.segments:
+        for facts in known:
             path, data = indexes[facts.base_offset]
-            check_txn_index(
-                self.notes, path, data, list(replay.aborted_in(facts.steps)),
-                first_offset=ends.first, is_compacted=self.is_compacted,
-            )  # fmt: skip
+            aborted = list(replay.aborted_in(facts.steps))
+            if data is not None or not self.files.has(facts.base_offset, TXN_INDEX_SUFFIX):
+                check_txn_index(
+                    self.notes, path, data, aborted, first_offset=first, is_compacted=self.is_compacted
+                )  # fmt: skip
         start = self.log_start or 0
         has_producers = any(facts.has_producers and facts.next_offset > start for facts in self.segments)
         snapshots.note_missing(has_producers=has_producers, is_clean=self._is_clean)
-        if self._deep:
-            snapshots.compare(log_start=max(self.log_start or 0, ends.first), is_compacted=self.is_compacted)
+        if self._deep and known:
+            snapshots.compare(log_start=max(self.log_start or 0, first), is_compacted=self.is_compacted)
 
     def _transaction_indexes(self) -> dict[int, tuple[str, bytes | None]]:
         """Path and content by base offset."""
@@ -291,14 +350,28 @@ class PartitionCheck:
     def _missing(self) -> list[tuple[int, int]]:
         """Offsets that were lost, now or in an earlier repair."""
         damaged = [finding.offsets for finding in self.notes.findings if finding.code in _LOSSES and finding.offsets]
-        return sorted({*damaged, *self._explained, *((first, last) for _, first, last in self.gaps)})
+        return sorted({*damaged, *self._still_missing(), *((first, last) for _, first, last in self.gaps)})
+
+    def _still_missing(self) -> Iterator[tuple[int, int]]:
+        """What earlier repairs found missing; offsets behind the end of a log are given to other records in time."""
+        for first, last in self._explained:
+            for facts in self.segments:
+                batches = facts.batches
+                inside = (batches["last"] >= first) & (batches["first"] <= last)
+                if inside.any():
+                    first = int(batches["last"][inside].max()) + 1
+            if first <= last:
+                yield first, last
 
     def _check_owners(self) -> None:
         """Files that the owner of the directory may not write: a broker that runs as that user cannot start."""
         try:
             directory = os.stat(self.files.directory)
+            unread = {finding.file for finding in self.notes.findings if finding.code == "FILE-READ"}
             for name in self.files.stats:
                 path = join(self.files.directory, name)
+                if path in unread:
+                    continue  # that it cannot be written either is no news
                 file = os.stat(path)
                 is_own = file.st_uid == directory.st_uid
                 may = file.st_mode & (0o200 if is_own else 0o020 if file.st_gid == directory.st_gid else 0o002)

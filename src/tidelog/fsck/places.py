@@ -22,7 +22,7 @@ from tidelog.log.names import (
     parse_directory_name,
 )
 
-__all__ = ["PartitionPlace", "RootPlace", "find_places", "real_path"]
+__all__ = ["PartitionPlace", "RootPlace", "ensure_no_link", "find_places", "real_path"]
 
 _ROOT_FILES = (
     META_PROPERTIES, CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT,
@@ -54,6 +54,13 @@ class RootPlace(NamedTuple):
 def real_path(fs: ReadFileSystem, path: str) -> str:
     """The one path of a directory that may be named in many ways."""
     return os.path.realpath(path) if is_local(fs) else path.rstrip("/") or "/"
+
+
+def ensure_no_link(fs: ReadFileSystem, path: str) -> None:
+    """Raise if a partition directory is a link into another root, whose lock nobody here holds."""
+    real = real_path(fs, path)
+    if parent_of(real) != real_path(fs, parent_of(path)):
+        raise InvalidRequestError(f"it is a link to {real}: name that directory itself")
 
 
 def find_places(fs: ReadFileSystem, paths: Sequence[str]) -> list[RootPlace]:
@@ -96,8 +103,10 @@ def _below(fs: ReadFileSystem, path: str) -> Iterator[RootPlace]:
     has_files = any(name in names for name in _ROOT_FILES)
     place = _partition(path)
     if place is not None and not has_files and any(name.endswith(LOG_SUFFIX) for name in names):
-        root = parent_of(path)
-        yield RootPlace(root, (place,), _has_root_files(fs, root), is_wanted=False)
+        path = real_path(fs, path)  # its root is where it lies, whatever link leads there: that one has the lock
+        root, place = parent_of(path), _partition(path)
+        if place is not None:
+            yield RootPlace(root, (place,), _has_root_files(fs, root), is_wanted=False)
         return
     directories = [name for name in names if _is_directory(fs, join(path, name))]
     partitions = [place for name in directories if (place := _partition(join(path, name))) is not None]

@@ -77,6 +77,7 @@ class NewSegment(NamedTuple):
 
     base_offset: int
     pieces: tuple[Piece, ...]
+    is_same: bool = False  # only replaced because it lies between others that exchange batches
 
 
 class Rebuilt(NamedTuple):
@@ -107,6 +108,7 @@ class PartitionPlan:
     topic_id: uuid.UUID | None = None
     gaps: list[tuple[str, int, int]] = field(default_factory=list)  # file and offsets; taken as they are
     owners: list[Finding] = field(default_factory=list)
+    doubts: list[Finding] = field(default_factory=list)  # written down with whatever is done: later nothing tells it
 
     @property
     def is_empty(self) -> bool:
@@ -140,6 +142,10 @@ class PartitionPlan:
             yield f"{source}: renamed to {target.rpartition('/')[2]} (SEG-NAME)"
         for group in self.groups:
             for segment in group:
+                if segment.is_same:
+                    why = "it lies between segments that exchange batches, and all are replaced in one step"
+                    yield f"{name}: segment {segment.base_offset} is copied as it is: {why}"
+                    continue
                 deed = "written anew from what is sound" if segment.pieces else "emptied or removed"
                 yield f"{name}: segment {segment.base_offset} is {deed} ({self.code_of(segment.base_offset)})"
         for path in sorted(self.rebuild):
@@ -195,7 +201,9 @@ def plan_checked(
     is_unclear = {root.place.path for root in checked.roots if root.place.path in without}
     for one in checked.partitions:
         root_path = one.notes.root or ""
-        plan.notices += [finding for finding in one.notes.findings if finding.code in _NOTICES]
+        plan.notices += [
+            finding for finding in one.notes.findings if finding.code in _NOTICES and finding not in one.recalled
+        ]
         if one.place.path in without:
             is_unclear.add(root_path)
             continue
@@ -227,6 +235,7 @@ def _plan_partition(one: PartitionCheck, checked: Checked, fs: ReadFileSystem, l
     if one.notes.has("FILE-READ"):
         return plan  # what a file holds that cannot be read is not known: everything stays
     plan.owners = [finding for finding in bad if finding.code == "FILE-OWNER"]
+    plan.doubts = [finding for finding in bad if finding.code == "SEG-DOUBT"]
     if one.files.leftovers:
         plan.settle = True
         return plan
@@ -242,7 +251,7 @@ def _plan_partition(one: PartitionCheck, checked: Checked, fs: ReadFileSystem, l
         plan.gaps = []
         return plan  # loading a log cuts it where it is damaged
     if plan.mends or plan.renames:  # and then look again: what else is wrong may be a consequence
-        return PartitionPlan(one, mends=plan.mends, renames=plan.renames, owners=plan.owners)
+        return PartitionPlan(one, mends=plan.mends, renames=plan.renames, owners=plan.owners, doubts=plan.doubts)
     _plan_indexes(plan, one, bad)
     codes = {finding.code for finding in bad}
     plan.reload = plan.reload or bool(plan.rebuild or codes & {"SNP-FORMAT", "SNP-STATE", "SNP-MISSING", "PAR-EMPTY"})
@@ -258,7 +267,7 @@ def _plan_indexes(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Findin
     for finding in bad:
         if finding.code.startswith(_REBUILT_KINDS):
             plan.rebuild.setdefault(finding.file, Rebuilt(finding.file, finding.code, finding.message))
-    for segment in (segment for group in plan.groups for segment in group):
+    for segment in (segment for group in plan.groups for segment in group if not segment.is_same):
         base = segment.base_offset
         for suffix in _INDEX_SUFFIXES:
             path = one.files.path(base, suffix)
@@ -325,12 +334,13 @@ def _plan_log(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Finding], 
         return
     plan.cuts = [cut for number in range(len(segments)) for cut in _cuts(number, one)]
     changed = [number for number, changes in enumerate(is_changed) if changes]
-    if layout.moved:
-        changed = list(range(changed[0], changed[-1] + 1))
-        groups = [changed]
-    else:
-        groups = [[number] for number in changed]
-    plan.groups = [[NewSegment(segments[number].base_offset, contents[number]) for number in group] for group in groups]
+    touched = [number for placed in layout.moved for number in (placed.run.segment, placed.segment)]
+    together = list(range(min(touched), max(touched) + 1)) if touched else []
+    groups = [*([together] if together else []), *([number] for number in changed if number not in together)]
+    plan.groups = [
+        [NewSegment(segments[number].base_offset, contents[number], not is_changed[number]) for number in group]
+        for group in groups
+    ]
     plan.reload = True
     plan.recover_from = segments[changed[0]].base_offset
 

@@ -35,12 +35,15 @@ class SnapshotCheck:
         directory: str,
         offsets: Sequence[int],
         segments: Sequence[SegmentFacts],
+        until: int | None = None,
     ) -> None:
+        """`until` is where the first segment begins that cannot be read: who wrote behind it is not known."""
         self._notes = notes
         self._fs = fs
         self._directory = directory
         self._offsets = sorted(offsets)
         self._segments = segments
+        self._until = until
         self._read: dict[int, list[ProducerEntry]] = {}
         self._known_until = {  # the offset behind the first batch of each segment
             facts.base_offset: int(facts.batches["last"][0]) + 1
@@ -65,7 +68,7 @@ class SnapshotCheck:
                     self._notes.add_unreadable(path, error)
                 continue
             ahead = [entry for entry in entries if _reaches(entry) >= self._known_until.get(offset, offset)]
-            if ahead:
+            if ahead and offset != self._until:
                 message = f"producer {ahead[0].producer_id} has reached offset {_reaches(ahead[0])} in it"
                 self._notes.add("SNP-STATE", path, message, offsets=(offset, offset))
                 del self._read[offset]
@@ -97,6 +100,8 @@ class SnapshotCheck:
         for offset in self._offsets:
             if offset not in self._read or offset < segments[0].base_offset:
                 continue
+            if self._until is not None and offset > self._until:
+                return
             while done < len(steps) and steps[done].batch.last_offset < offset:
                 _replay(producers, steps[done])
                 done += 1

@@ -7,14 +7,16 @@
 
 A line of the manifest names the file, the range of bytes, the offsets where they are known, the SHA-256 of the bytes
 and why they were taken out, and by which code. Offsets that are missing from a log because of a repair are looked up
-here by the next check. Every repair of every root has a directory of its own, and nothing in one is written over.
+here by the next check, and so are notices: what a repair left to people, and what was lost before it. Every repair of
+every root has a directory of its own, and nothing in one is written over.
 """
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidelog.errors import CorruptionError, InvalidRequestError, LockedError
 from tidelog.fsck.places import real_path
@@ -22,9 +24,27 @@ from tidelog.fsck.rehearsal import CHUNK, copy_range
 from tidelog.log.files import FileLock, FileSystem, ReadFile, ReadFileSystem, join, opened, parent_of, read_whole
 from tidelog.log.names import LOCK_FILE
 
-__all__ = ["MANIFEST", "Quarantine", "explained_offsets", "quarantine_of"]
+__all__ = ["MANIFEST", "Notice", "Quarantine", "Remembered", "explained_offsets", "quarantine_of", "remembered"]
 
 MANIFEST = "manifest.jsonl"
+_STAMP = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z")
+
+
+class Notice(NamedTuple):
+    """What later checks are to tell of a partition."""
+
+    code: str
+    file: str  # its name in the partition directory
+    why: str
+    offsets: tuple[int, int] | None
+    repaired: str  # when
+
+
+class Remembered(NamedTuple):
+    """What repairs have written down of one partition."""
+
+    missing: tuple[tuple[int, int], ...] = ()  # offsets that they have taken out, or found missing
+    notices: tuple[Notice, ...] = ()
 
 
 def quarantine_of(fs: ReadFileSystem, root: str, wanted: str | None = None) -> str:
@@ -40,22 +60,47 @@ def quarantine_of(fs: ReadFileSystem, root: str, wanted: str | None = None) -> s
 
 def explained_offsets(fs: ReadFileSystem, directory: str, root: str) -> Mapping[str, Sequence[tuple[int, int]]]:
     """The offsets that repairs of a root have taken out, by the name of the partition directory."""
+    return {name: known.missing for name, known in remembered(fs, directory, root).items() if known.missing}
+
+
+def remembered(fs: ReadFileSystem, directory: str, root: str) -> Mapping[str, Remembered]:
+    """What repairs of a root have written down, by the name of the partition directory."""
     root = real_path(fs, root)
-    found: dict[str, list[tuple[int, int]]] = {}
+    found: dict[str, Remembered] = {}
     stat = fs.stat(directory)
     if stat is None or not stat.is_directory:
         return found
-    for name in fs.list(directory):
-        path = join(join(directory, name), MANIFEST)
+    for stamp in fs.list(directory):
+        path = join(join(directory, stamp), MANIFEST)
         if fs.stat(path) is None:
             continue
         for line in read_whole(fs, path).splitlines():
-            match _entry(line):
-                case {"root": r, "partition_directory": str(name), "missing_offsets": [int(first), int(last)]} if (
-                    r == root
-                ):
-                    found.setdefault(name, []).append((first, last))
+            entry = _entry(line)
+            match entry:
+                case {"root": str(of), "partition_directory": str(name)} if of == root:
+                    found[name] = _with_entry(found.get(name, Remembered()), entry, stamp)
     return found
+
+
+def _with_entry(known: Remembered, entry: Mapping[str, Any], stamp: str) -> Remembered:
+    """What is known with one more line of a manifest."""
+    offsets = None
+    match entry:
+        case {"missing_offsets": [int(first), int(last)]}:
+            offsets = first, last
+            known = known._replace(missing=(*known.missing, offsets))
+    match entry:
+        case {"notice": True, "code": str(code), "file": str(file), "why": str(why)}:
+            notice = Notice(code, file.rpartition("/")[2], why, offsets, _time_of(stamp))
+            others = (one for one in known.notices if one[:2] != notice[:2] or one.offsets != offsets)
+            known = known._replace(notices=(*others, notice))  # the newest repair is the one to tell of
+    return known
+
+
+def _time_of(stamp: str) -> str:
+    """When a repair was, by the name of its directory."""
+    time = _STAMP.match(stamp)
+    return stamp if time is None else "{}-{}-{}T{}:{}:{}Z".format(*time.groups())
 
 
 def _entry(line: bytes) -> dict[str, Any]:
@@ -79,6 +124,7 @@ class Quarantine:
         self._lock: FileLock | None = None  # so that the directory is nobody else's
         self._end = 0  # of the manifest
         self._kept: dict[str, str] = {}  # SHA-256 by piece
+        self._noticed: set[tuple[str, str]] = set()  # file and code
 
     @property
     def is_used(self) -> bool:
@@ -113,6 +159,13 @@ class Quarantine:
     def note_missing(self, path: str, first: int, last: int, *, code: str, why: str) -> None:
         """Write down that offsets are no longer in a log."""
         self._note(None, path, None, None, None, code, why, {"missing_offsets": [first, last]})
+
+    def note_notice(self, path: str, *, code: str, why: str, missing: tuple[int, int] | None = None) -> None:
+        """Write down what later checks are to tell of a file, once."""
+        if (path, code) not in self._noticed:
+            offsets = {} if missing is None else {"missing_offsets": list(missing)}
+            self._note(None, path, None, None, None, code, why, {"notice": True, **offsets})
+            self._noticed.add((path, code))
 
     def _name_of(self, path: str) -> str:
         below = path.removeprefix(f"{self._given_root.rstrip('/')}/")

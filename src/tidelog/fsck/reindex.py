@@ -9,7 +9,7 @@ beside the old ones and renamed, so that a crash leaves each of them old or new.
 changed: a log that recovery would have to cut is refused.
 
 On request only what is missing or broken is made anew: a file with other bytes that a check (partition_check.py) finds
-nothing wrong with is left alone.
+nothing wrong with is left alone. Where nobody says index.interval.bytes, it is what the sound indexes of the log show.
 
 What is made is kept in memory until it is written: about 5 MiB for each GiB of log.
 """
@@ -25,7 +25,7 @@ from typing import NamedTuple
 from tidelog.errors import CorruptIndexError, CorruptionError, InvalidConfigError, InvalidRequestError, TidelogError
 from tidelog.fsck.findings import Severity
 from tidelog.fsck.held_root import HeldRoot
-from tidelog.fsck.index_configs import Given, IndexConfig, index_config
+from tidelog.fsck.index_configs import Given, IndexConfig, index_config, is_interval_known
 from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.fsck.root_files import RootFiles
 from tidelog.log.clock import Clock
@@ -175,8 +175,8 @@ def reindex_partition(
     try:
         with root.held(partition):
             work = _Rebuild(root, partition, settings, tuple(kinds))
-            if missing:
-                work.check()
+            if missing or work.is_spacing_wanted:
+                work.check(missing=missing)
             work.load(on_progress)
             done = work.compare()
             if write and done.changes:
@@ -208,16 +208,27 @@ class _Rebuild:
         self._broken: set[str] | None = None  # names of files; None: all that differ are made anew
         self._config = index_config(settings.topic, root.configs_of(partition.topic))
 
-    def check(self) -> None:
-        """Find out which files are broken, and what the sound ones tell of the configs."""
+    @property
+    def is_spacing_wanted(self) -> bool:
+        """Whether the interval between entries is asked for, and the indexes that lie there may tell it."""
+        return (
+            any(kind in self._kinds for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+            and not is_interval_known(self._settings.topic, self._root.configs_of(self._partition.topic))
+            and any(name.endswith(INDEX_SUFFIX) for name in self._names)
+        )
+
+    def check(self, *, missing: bool) -> None:
+        """Find out what the sound indexes tell of the configs, and, for what is `missing` alone, which are broken."""
         root = RootFiles(self._disk, self._root.place, is_ours=True)
-        check = PartitionCheck(self._disk, self._root.place_of(self._partition), root, deep=self._has_snapshots)
+        is_deep = missing and self._has_snapshots
+        check = PartitionCheck(self._disk, self._root.place_of(self._partition), root, deep=is_deep)
         check.finish([facts for base in check.files.bases if (facts := check.scan(base)) is not None])
-        self._broken = {
-            finding.file.rpartition("/")[2]
-            for finding in check.notes.findings
-            if finding.code.startswith(_CODES_OF_FILES) and finding.severity is not Severity.INFO
-        }
+        if missing:
+            self._broken = {
+                finding.file.rpartition("/")[2]
+                for finding in check.notes.findings
+                if finding.code.startswith(_CODES_OF_FILES) and finding.severity is not Severity.INFO
+            }
         known = self._root.configs_of(self._partition.topic)
         self._config = index_config(self._settings.topic, known, check.spacing)
 
@@ -354,7 +365,7 @@ class _LogsOnly(OverlayFileSystem):
 def _wants_other_segments(path: str) -> CorruptionError:
     return CorruptionError(
         f"{path}: a start of the broker would split or remove segments here, and nothing is rebuilt before that: "
-        "run tidelog fsck"
+        "run tidelog fsck --repair"
     )
 
 
@@ -382,8 +393,8 @@ class _FixedLog:
 
     def resize(self, size: int) -> None:
         raise CorruptionError(
-            f"{self.path}: the sound batches end at position {size}, the file at {self.size}: run tidelog fsck, which "
-            "mends it, and then try again"
+            f"{self.path}: the sound batches end at position {size}, the file at {self.size}: run "
+            "tidelog fsck --repair, which mends it, and then try again"
         )
 
     def sync(self) -> None:

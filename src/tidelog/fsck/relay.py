@@ -22,6 +22,9 @@ def replace_group(
 ) -> None:
     """Replace segments in one step. One that has nothing left goes, unless it is the last of the log.
 
+    Those in between are replaced as well though they stay the same, without their indexes: whoever finds the output of
+    a compaction takes all segments for replaced that lie in its range.
+
     If there is no room for the new ones, nothing has happened. `on_change` is called before something does.
     """
     kept = [segment for segment in group if segment.pieces or segment.base_offset == last_base]
@@ -38,7 +41,11 @@ def replace_group(
         path = join(directory, file_name(segment.base_offset, LOG_SUFFIX))
         fs.rename(path + CLEANED, path + SWAP)
         fs.sync_directory(directory)
-    old = [join(directory, file_name(segment.base_offset, suffix)) for segment in group for suffix in SEGMENT_SUFFIXES]
+    old = [
+        join(directory, file_name(segment.base_offset, suffix))
+        for segment in group
+        for suffix in (SEGMENT_SUFFIXES if not segment.is_same else (LOG_SUFFIX,))
+    ]
     there = [path for path in old if fs.stat(path) is not None]
     for path in there:
         fs.rename(path, path + DELETED)

@@ -36,6 +36,11 @@ CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_C
 _ALWAYS_THERE = CHECKPOINTS[:3]
 _KNOWN_FILES = {*CHECKPOINTS, META_PROPERTIES, LOCK_FILE, CLEAN_SHUTDOWN, BOOTSTRAP_CHECKPOINT}
 _OF_A_FORMATTED_ROOT = (BOOTSTRAP_CHECKPOINT, f"{CLUSTER_METADATA_TOPIC}-0")
+_REACHED = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+_RESTORE = (
+    "restore the segments from a replica or a backup; tidelog fsck --repair takes the log as it is, writes the "
+    "checkpoint anew, and notes in its manifest what is gone"
+)
 LOST_AND_FOUND = "lost+found"
 _WHOLE_FILE = struct.Struct("@hhqqi4x")  # struct flock of 64-bit Linux
 
@@ -61,6 +66,7 @@ class RootFiles:
         self.is_clean = is_marker_held or fs.stat(join(place.path, CLEAN_SHUTDOWN)) is not None
         self.is_in_use = not is_ours and isinstance(fs, LocalFileSystem) and is_in_use(place.path)
         self.checkpoints: dict[str, Offsets | None] = {}  # None: missing or not readable
+        self.losses: dict[TopicPartition, tuple[int, int]] = {}  # offsets behind the end of a log that was longer
         self._fs = fs
         for name in CHECKPOINTS:
             self.checkpoints[name] = self._read(name)
@@ -167,9 +173,12 @@ class RootFiles:
                     self.notes.add("CHK-UNKNOWN", path, message, partition=partition)
 
     def _check_offset(self, name: str, path: str, partition: TopicPartition, offset: int, log: LogEnds) -> None:
-        severity, message = None, None
+        severity, message, remedy = None, None, None
         if offset > log.end:
             message = f"{partition} has {offset}, its log ends at {log.end}"
+            lost = self._lost(name, partition, offset, log)
+            if lost is not None:
+                message, remedy = f"{message}: {lost}", _RESTORE
             if self.is_in_use or name in (HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT):
                 severity = Severity.WARNING
         elif offset < 0:
@@ -181,8 +190,28 @@ class RootFiles:
             message = f"{partition} began at {offset}, now at {log.first}: segments are missing"
         if message is not None:
             self.notes.add(
-                "CHK-RANGE", path, message, partition=partition, severity=severity, offsets=(log.first, log.end)
-            )
+                "CHK-RANGE", path, message, partition=partition, severity=severity, offsets=(log.first, log.end),
+                remedy=remedy,
+            )  # fmt: skip
+
+    def _lost(self, name: str, partition: TopicPartition, offset: int, log: LogEnds) -> str | None:
+        """How much of a log is gone that has reached an offset; None if it is rather the checkpoint that is wrong.
+
+        A log reaches its recovery point and its high watermark. If one of them is its very end, the other is damaged,
+        unless a broker went down without having written what lies behind the recovery point.
+        """
+        if name not in _REACHED or self.is_in_use:
+            return None
+        others = [self.offset_of(other, partition) for other in _REACHED if other != name]
+        if log.end in others and (name == RECOVERY_POINT_CHECKPOINT or self.is_clean):
+            return None
+        reached = max(offset, self.losses.get(partition, (0, 0))[1] + 1)
+        self.losses[partition] = log.end, reached - 1
+        count = offset - log.end
+        is_sure = any(other is not None and other > log.end for other in others)
+        return (
+            f"{count} offset{' is' if count == 1 else 's are'} gone{'' if is_sure else ', or the checkpoint is wrong'}"
+        )
 
 
 def _is_partition(name: str) -> bool:

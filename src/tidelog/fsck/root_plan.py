@@ -28,6 +28,7 @@ class RootPlan:
     set_aside: list[Finding] = field(default_factory=list)
     checkpoints: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     codes: dict[str, str] = field(default_factory=dict)  # why, by checkpoint
+    losses: list[tuple[str, int, int]] = field(default_factory=list)  # file and offsets that were behind its end
 
     @property
     def is_empty(self) -> bool:
@@ -40,6 +41,9 @@ class RootPlan:
         for name, entries in self.checkpoints.items():
             count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
             yield f"{self.root.place.path}/{name}: written anew with {count} ({self.codes[name]})"
+        for path, first, last in self.losses:
+            partition = path.rpartition("/")[0].rpartition("/")[2]
+            yield f"{partition}: it is noted in the manifest that the offsets {first} to {last} are gone (CHK-RANGE)"
 
 
 def plan_root(root: RootFiles, partitions: Sequence[PartitionCheck], left: list[Finding]) -> RootPlan:
@@ -53,6 +57,11 @@ def plan_root(root: RootFiles, partitions: Sequence[PartitionCheck], left: list[
             (left if name == LOST_AND_FOUND else plan.set_aside).append(finding)
         elif finding.code.startswith("CHK-") and name in CHECKPOINTS:
             plan.codes.setdefault(name, finding.code)
+    plan.losses = [
+        (one.last_log, *root.losses[one.place.topic_partition])
+        for one in partitions
+        if one.place.is_live and one.place.topic_partition in root.losses
+    ]
     ends = {one.place.topic_partition: one.ends for one in partitions if one.place.is_live and one.ends is not None}
     here = {place.topic_partition for place in root.place.partitions}
     for name in plan.codes:

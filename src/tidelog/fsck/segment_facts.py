@@ -97,6 +97,7 @@ class SegmentFacts:
         self.steps: list[ProducerStep] = []
         self.records = 0
         self.has_producers = False
+        self.is_unread = False  # the file is there, and nothing is known of what it holds
 
     @property
     def next_offset(self) -> int:
