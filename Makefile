@@ -1,6 +1,6 @@
 # Everything a developer types. `make` alone prints the targets; each sets up what it needs inside this folder.
 #
-# Needs Python 3.11 or newer and the package registries; `compat` also Java 17 or newer and Maven.
+# Needs Python 3.11 or newer, Java 17 or newer (for Spark) and the package registries; `compat` also Maven.
 # Variables: PYTHON (the interpreter to build .venv from), JOBS (test processes), ARGS (passed on to the tool),
 # TIDELOG_CACHE (where downloads are kept).
 
@@ -22,16 +22,21 @@ KAFKA_POM := tests/compat/kafka/pom.xml
 KAFKA_VERSION := $(shell sed -n 's:.*<kafka.version>\(.*\)</kafka.version>.*:\1:p' $(KAFKA_POM))
 KAFKA_JARS := $(TIDELOG_CACHE)/kafka-$(KAFKA_VERSION)
 
+# Spark's own Kafka source, to compare ours with.
+CONNECTOR_POM := tests/compat/spark/pom.xml
+CONNECTOR_VERSION := $(shell sed -n 's:.*<connector.version>\(.*\)</connector.version>.*:\1:p' $(CONNECTOR_POM))
+CONNECTOR_JARS := $(TIDELOG_CACHE)/connector-$(CONNECTOR_VERSION)
+
 .PHONY: help demo test lint fmt compat campaign bench docs clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY) ## write a few segments, read them back as columns, print what is in them
+demo: $(READY) ## make a log directory, run Spark over it, print what was found (needs Java 17)
 	$(BIN)/python examples/demo.py $(ARGS)
 
-test: $(READY) ## run every test that needs no Kafka
-	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+test: $(READY) ## run every test that needs no Kafka (those of Spark need Java 17)
+	TIDELOG_REQUIRE_SPARK=1 $(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 lint: $(READY) ## check style, types and the arrows between packages
 	$(BIN)/ruff check
@@ -43,7 +48,7 @@ fmt: $(READY) ## format the code and mend what the linter can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-compat: $(READY) $(KAFKA_JARS)/.complete ## run the tests against Apache Kafka (needs Java 17 and Maven)
+compat: $(READY) $(KAFKA_JARS)/.complete $(CONNECTOR_JARS)/.complete ## run the tests against Apache Kafka and Spark's source (needs Java 17 and Maven)
 	TIDELOG_REQUIRE_KAFKA=1 $(BIN)/pytest -n $(JOBS) --dist worksteal tests/compat $(ARGS)
 
 campaign: $(READY) ## run fuzz, crash and damage tests at full size
@@ -55,6 +60,7 @@ bench: $(READY) ## measure, print the ratios, write bench/results.json
 docs: $(READY) ## print the ledger of behaviours, write docs/behaviours.md and docs/cli.md
 	$(BIN)/python -m tests.ledger
 	$(BIN)/python -m tests.cli_page
+	$(BIN)/python -m tests.spark_page
 
 clean: ## remove .venv, downloads and caches
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
@@ -78,16 +84,18 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $@
 
-# Apache Kafka's jars. They are copied to one side and renamed when complete, so a torn download never looks finished;
-# a registry that stumbles gets a second chance.
+# Jars. They are copied to one side and renamed when complete, so a torn download never looks finished; a registry that
+# stumbles gets a second chance.
 $(KAFKA_JARS)/.complete: $(KAFKA_POM)
+$(CONNECTOR_JARS)/.complete: $(CONNECTOR_POM)
+$(KAFKA_JARS)/.complete $(CONNECTOR_JARS)/.complete:
 	@command -v java >/dev/null || { echo "make compat needs Java 17 or newer (java is not on the path)" >&2; exit 1; }
 	@command -v mvn >/dev/null || { echo "make compat needs Maven (mvn is not on the path)" >&2; exit 1; }
-	@echo "fetching Apache Kafka $(KAFKA_VERSION)"
-	@rm -rf "$(KAFKA_JARS).partial" && mkdir -p "$(KAFKA_JARS).partial"
-	@fetch() { mvn -q -B -Dstyle.color=never -f $(KAFKA_POM) dependency:copy-dependencies -DoutputDirectory="$$(realpath "$(KAFKA_JARS).partial")" "$$@"; }; \
+	@echo "fetching the jars of $(@D)"
+	@rm -rf "$(@D).partial" && mkdir -p "$(@D).partial"
+	@fetch() { mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -DoutputDirectory="$$(realpath "$(@D).partial")" "$$@"; }; \
 	  fetch || { echo "the download failed, trying once more" >&2; fetch -U; } \
-	  || { echo "Apache Kafka $(KAFKA_VERSION) could not be fetched" >&2; exit 1; }
-	@rm -rf "$(KAFKA_JARS)"
-	@mv "$(KAFKA_JARS).partial" "$(KAFKA_JARS)"
+	  || { echo "the jars of $(@D) could not be fetched" >&2; exit 1; }
+	@rm -rf "$(@D)"
+	@mv "$(@D).partial" "$(@D)"
 	@touch "$@"

@@ -1,8 +1,8 @@
-"""`python -m bench [decode] [encode] [scan] [log] [compaction] [dump] [fsck] [manager] [start]`: all, or some."""
+"""`python -m bench [decode] [encode] [scan] [log] [compaction] [dump] [fsck] [manager] [spark] [start]`: all, or some."""
 
 import sys
 
-from bench import compaction, decode, dump, encode, fsck, log, manager, scan, start
+from bench import compaction, decode, dump, encode, fsck, log, manager, scan, spark, start
 from bench.measure import Report
 
 PARTS = {
@@ -14,6 +14,7 @@ PARTS = {
     "dump": dump,
     "fsck": fsck,
     "manager": manager,
+    "spark": spark,
     "start": start,
 }
 

@@ -39,7 +39,20 @@ def page() -> str:
         assert command is not None
         context = click.Context(command, parent=whole, info_name=name, terminal_width=100, **command.context_settings)
         parts.append(f"## {name}\n\n{_block(command.get_help(context))}")
+        if isinstance(command, click.Group):
+            parts += _below(command, context, name)
     return "\n".join(parts)
+
+
+def _below(group: click.Group, context: click.Context, name: str) -> list[str]:
+    """The commands of a command."""
+    parts = []
+    for each in group.list_commands(context):
+        command = group.get_command(context, each)
+        assert command is not None
+        inner = click.Context(command, parent=context, info_name=each, terminal_width=100, **command.context_settings)
+        parts.append(f"### {name} {each}\n\n{_block(command.get_help(inner))}")
+    return parts
 
 
 def _block(text: str) -> str:

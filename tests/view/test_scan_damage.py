@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import tidelog
-
 from tests.log.logs import NOW, a_log, batch, fill, lead
 from tests.view.scans import COLUMNS, rows_scanned, scan_of, some, view, write_log
 from tidelog.errors import CorruptRecordError
@@ -224,7 +223,7 @@ def test_over_any_damage_the_count_is_that_of_the_rows_and_every_row_is_a_true_o
         assert rows_scanned(batches) == rows
 
 
-# -- segments that are not where they belong -----------------------------------------------------------------------------
+# -- segments that are not where they belong ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("exchanged", [(1, 2), (0, 1), (-2, -1)])

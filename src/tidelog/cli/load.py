@@ -12,6 +12,7 @@ import click
 from tidelog.cli.bounds import topic_option
 from tidelog.cli.output import interruptible, print_json, progress, table, tell
 from tidelog.cli.settings import settings_of
+from tidelog.log.names import COMMIT_JOURNAL
 
 __all__ = ["load"]
 
@@ -50,9 +51,9 @@ def load(
 ) -> None:
     """Append the records in files to a topic of a log directory, while no broker has it open.
 
-    PATH is a parquet, CSV, JSON Lines or Arrow file, a directory of such files, or - for standard input. Of the columns key, value,
-    partition, timestamp and headers any may be missing; topic, offset and the others that `tidelog export` writes are
-    passed over.
+    PATH is a parquet, CSV, JSON Lines or Arrow file, a directory of such files, or - for standard input. Of the columns
+    key, value, partition, timestamp and headers any may be missing; topic, offset and the others that `tidelog export`
+    writes are passed over.
 
     A record goes to the partition that it names. Without one it goes where Kafka's producers put its key (murmur2);
     records without a key are dealt out in turn. Offsets are given anew, behind those that are there.
@@ -70,6 +71,11 @@ def load(
     files = [file for path in paths for file in table_files(path)]
     total = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
     kind: Any = form
+    if os.path.exists(os.path.join(directory, COMMIT_JOURNAL)):
+        from tidelog.spark.commit import roll_forward
+
+        roll_forward(directory)
+        tell(f"{directory}: a write of Spark's that was interrupted is brought to its end")
     try:
         with interruptible() as ensure_wanted, _terminable(), progress("loading", ensure_wanted) as show:
             update = show(topic)

@@ -43,8 +43,8 @@ class _Commands(click.Group):
     """The commands, each in its own module that is imported when it is called; their errors become one line each."""
 
     NAMES = (
-        "cat", "compact", "completion", "diff", "dump-log", "explain", "export", "fsck", "load", "ls", "reindex",
-        "warmup",
+        "cat", "compact", "completion", "diff", "doctor", "dump-log", "explain", "export", "fsck", "load", "ls",
+        "reindex", "spark", "warmup",
     )  # fmt: skip
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -136,7 +136,9 @@ CODES: dict[str, Code] = {
     ),
     "ROOT-FOREIGN": Code(ERROR, "a directory whose name is not that of a partition: Kafka does not start", _MOVE),
     "ROOT-LOAD": Code(
-        WARNING, "a load that was interrupted", "run `tidelog load` again: it takes back what it had begun"
+        WARNING,
+        "a load, or a write of Spark's, that was interrupted",
+        "run `tidelog load` again: it takes back what a load had begun, and brings a write of Spark's to its end",
     ),
     "ROOT-FILE": Code(INFO, "a file that Kafka did not write", "none: Kafka passes over it"),
     "ROOT-DUPLICATE": Code(

@@ -19,6 +19,8 @@ from tidelog.log.names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
+    COMMIT_JOURNAL,
+    COMMITTED_BATCHES,
     HIGH_WATERMARK_CHECKPOINT,
     LOAD_JOURNAL,
     LOCK_FILE,
@@ -34,7 +36,7 @@ __all__ = ["CHECKPOINTS", "LOST_AND_FOUND", "LogEnds", "RootFiles", "is_in_use"]
 
 CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
 _ALWAYS_THERE = CHECKPOINTS[:3]
-_KNOWN_FILES = {*CHECKPOINTS, META_PROPERTIES, LOCK_FILE, CLEAN_SHUTDOWN, BOOTSTRAP_CHECKPOINT}
+_KNOWN_FILES = {*CHECKPOINTS, META_PROPERTIES, LOCK_FILE, CLEAN_SHUTDOWN, BOOTSTRAP_CHECKPOINT, COMMITTED_BATCHES}
 _OF_A_FORMATTED_ROOT = (BOOTSTRAP_CHECKPOINT, f"{CLUSTER_METADATA_TOPIC}-0")
 _REACHED = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 _RESTORE = (
@@ -157,6 +159,8 @@ class RootFiles:
                     self.notes.add("ROOT-FOREIGN", path, "its name is not topic-partition", remedy=remedy)
             elif name == LOAD_JOURNAL:
                 self.notes.add("ROOT-LOAD", path, "a load into this root was not brought to its end")
+            elif name == COMMIT_JOURNAL:
+                self.notes.add("ROOT-LOAD", path, "a write of Spark's into this root was not brought to its end")
             elif name not in _KNOWN_FILES and not name.endswith(".tmp"):
                 self.notes.add("ROOT-FILE", path, "not a file of a broker")
 

@@ -246,10 +246,8 @@ def _open(path: str, flags: int) -> int:
     What is there is looked at first; O_NONBLOCK is for a pipe that comes in between. Somebody who has a lease on a
     regular file is waited for.
     """
-    try:
+    with suppress(FileNotFoundError):  # it may be one to be made
         _ensure_kind(os.stat(path).st_mode)
-    except FileNotFoundError:
-        pass  # it may be one to be made
     try:
         return os.open(path, flags | os.O_NONBLOCK, 0o666)  # Python adds O_CLOEXEC
     except BlockingIOError:

@@ -31,6 +31,8 @@ __all__ = [
     "CLEANER_CHECKPOINT",
     "CLEAN_SHUTDOWN",
     "CLUSTER_METADATA_TOPIC",
+    "COMMITTED_BATCHES",
+    "COMMIT_JOURNAL",
     "DELETED",
     "DELETE_DIRECTORY",
     "FUTURE_DIRECTORY",
@@ -100,6 +102,8 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 LOAD_JOURNAL = "tidelog-load.journal"  # ours, while a load is under way; Kafka passes over files that it does not know
+COMMIT_JOURNAL = "tidelog-commit.journal"  # ours, while what Spark has written is committed
+COMMITTED_BATCHES = "tidelog-commit.batches"  # ours: the last batch of each of Spark's streams that is committed
 
 # Behind the name of a partition directory and a uid.
 DELETE_DIRECTORY = "-delete"

@@ -1,0 +1,1 @@
+"""The jobs of `tidelog spark`, each of which is imported when it is called."""

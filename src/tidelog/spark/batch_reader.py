@@ -1,0 +1,43 @@
+"""The batch source: planned once per `load`, on the driver; read by the tasks."""
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from tidelog.spark.bounds import Bound, ranges
+from tidelog.spark.planning import Task, plan_tasks
+from tidelog.spark.read_options import ReadOptions
+from tidelog.spark.row_schema import RowSchema
+from tidelog.spark.task_reader import read_task
+
+__all__ = ["BatchReader"]
+
+_log = logging.getLogger("tidelog.spark")
+
+
+class BatchReader(DataSourceReader):
+    """Reads a range of offsets of every partition that is asked for. It has no `pushFilters` on purpose: Spark keeps
+    one plan per `load`, and what one query pushes down would be missing in the next."""
+
+    def __init__(self, options: ReadOptions, schema: RowSchema, starting: Bound, ending: Bound) -> None:
+        self._options = options
+        self._schema = schema
+        self._starting = starting
+        self._ending = ending
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks, as the directories are now."""
+        options = self._options
+        logs = options.places.open()
+        wanted = ranges(
+            logs, options.topics.choose(logs), self._starting, self._ending, options.reach, options.report_loss
+        )
+        tasks = plan_tasks(logs, wanted, options.splits, options.reach, skip_damage=options.skip_damage)
+        return list(tasks) or [Task(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        assert isinstance(partition, Task)
+        return read_task(partition, self._options, self._schema)

@@ -1,0 +1,176 @@
+"""Which partition a row goes to: what its column `partition` says, else what its key does, else its turn.
+
+The key decides as in Kafka's own producers (murmur2). Rows without a key are dealt out in runs, as the producer does,
+not one by one: neighbours stay together, which costs less and compresses better. Rows of a partition keep their order.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.columns import partition_for_keys
+from tidelog.errors import InvalidRequestError
+from tidelog.log.names import TopicPartition
+from tidelog.spark.write_options import ensure_writable_topic
+
+__all__ = ["Dealer", "TopicShape", "shapes_of"]
+
+Int64Array = np.ndarray[Any, np.dtype[np.int64]]
+
+_NARROW = 1 << 16  # numbers below it are sorted by their digits
+
+
+class TopicShape(NamedTuple):
+    """How many partitions a topic has. `only` are those that are here, where some are not."""
+
+    partitions: int
+    only: frozenset[int] | None = None
+
+    @classmethod
+    def settled(cls, topic: str, there: Iterable[int], wanted: int | None) -> "TopicShape":
+        """The shape of a topic of which partitions are there, for a write that was told a number, or none."""
+        numbers = frozenset(there)
+        if not numbers:
+            return cls(wanted or 1)
+        count = max(numbers) + 1
+        if len(numbers) == count:
+            if wanted not in (None, count):
+                raise InvalidRequestError(
+                    f"{topic} has {count} partitions already: partitions={wanted} is for a new topic, leave it out"
+                )
+            return cls(count)
+        if wanted is None:
+            return cls(count, numbers)
+        if wanted < count:
+            raise InvalidRequestError(f"{topic} has a partition {count - 1} already: partitions={wanted} is too few")
+        return cls(wanted)
+
+
+def shapes_of(partitions: Iterable[TopicPartition], topic: str | None, wanted: int | None) -> dict[str, TopicShape]:
+    """The shapes of the topics of a root; of one topic only, new or not, where the write is for one.
+
+    Where rows name their topics, `wanted` is for those that are new.
+    """
+    there: dict[str, set[int]] = {} if topic is None else {topic: set()}
+    for name, number in partitions:
+        if topic in (None, name):
+            there.setdefault(name, set()).add(number)
+    return {name: TopicShape.settled(name, found, wanted if topic else None) for name, found in there.items()}
+
+
+class Dealer:
+    """Deals out the rows of one task. `first` is where rows without a key begin, so that not all begin with 0."""
+
+    def __init__(self, topic: str | None, shapes: Mapping[str, TopicShape], wanted: int | None, first: int) -> None:
+        self.shapes = dict(shapes)  # of all topics that have rows, also new ones
+        self._topic = topic
+        self._wanted = wanted
+        self._turn = first
+
+    @property
+    def places(self) -> int:
+        """How many partitions rows can go to, as far as that is known."""
+        if self._topic is not None:
+            return self.shape_of(self._topic).partitions
+        return max(2, sum(shape.partitions for shape in self.shapes.values()))
+
+    def deal(self, rows: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+        """The rows of each partition, with what is stored of them."""
+        for topic, part in self._by_topic(rows):
+            numbers = self._numbers(topic, part)
+            stored = part.select([name for name in part.schema.names if name not in ("topic", "partition")])
+            for number, share in _split(stored, numbers):
+                yield TopicPartition(topic, number), share
+
+    def _by_topic(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        if self._topic is not None:
+            yield self._topic, rows
+            return
+        named = rows.column("topic").dictionary_encode()
+        if named.null_count:
+            raise InvalidRequestError("a row whose topic is null: every row needs one, or set the option topic")
+        topics = named.dictionary.to_pylist()
+        for index, part in _split(rows, named.indices.to_numpy().astype(np.int64)):
+            yield topics[index], part
+
+    def shape_of(self, topic: str) -> TopicShape:
+        """The shape of a topic, which may be new."""
+        if topic not in self.shapes:
+            ensure_writable_topic(topic)
+            self.shapes[topic] = TopicShape(self._wanted or 1)
+        return self.shapes[topic]
+
+    def _numbers(self, topic: str, rows: pa.RecordBatch) -> Int64Array:
+        """The partition of each row."""
+        shape = self.shape_of(topic)
+        names = rows.schema.names
+        if "partition" in names:
+            numbers = rows.column("partition").cast(pa.int64())
+            _ensure_there(topic, numbers, shape)
+        else:
+            numbers = pa.nulls(rows.num_rows, pa.int64())
+        if numbers.null_count and shape.only is not None:
+            raise InvalidRequestError(
+                f"a row without a partition, and of {topic} only some are here: {_listed(shape.only)}; "
+                "the option partitions says how many there are in all, and makes those that are missing"
+            )
+        if numbers.null_count and shape.partitions == 1:
+            numbers = numbers.fill_null(0)
+        elif numbers.null_count and "key" in names:
+            by_key = partition_for_keys(rows.column("key"), shape.partitions).cast(pa.int64())
+            numbers = by_key if numbers.null_count == len(numbers) else pc.coalesce(numbers, by_key)
+        return self._with_turns(numbers, shape.partitions)
+
+    def _with_turns(self, numbers: pa.Array, count: int) -> Int64Array:
+        """The numbers, with those that are missing dealt out in runs."""
+        missing = numbers.null_count
+        if not missing:
+            return np.asarray(numbers, np.int64)
+        values = np.array(numbers.fill_null(-1), np.int64)
+        values[values < 0] = (np.arange(missing) * count // missing + self._turn) % count
+        self._turn += min(missing, count)
+        return values
+
+
+def _ensure_there(topic: str, numbers: pa.Array, shape: TopicShape) -> None:
+    """Raise InvalidRequestError if a row names a partition that there is not."""
+    bounds = pc.min_max(numbers)
+    low, high = bounds["min"].as_py(), bounds["max"].as_py()
+    if low is None:
+        return
+    wrong = low if low < 0 else high if high >= shape.partitions else None
+    if wrong is None and shape.only is not None:
+        named = pc.unique(numbers).drop_null().to_pylist()
+        wrong = next((number for number in named if number not in shape.only), None)
+    if wrong is not None:
+        there = _listed(shape.only) if shape.only is not None else f"{shape.partitions} of them, from 0 on"
+        raise InvalidRequestError(
+            f"a row names partition {wrong} of {topic}, which has {there}; "
+            "the option partitions says how many a new topic gets"
+        )
+
+
+def _split(rows: pa.RecordBatch, numbers: Int64Array) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Rows by their numbers, in the order they have; without a copy where equal ones are neighbours already."""
+    if not len(numbers):
+        return
+    changes = np.diff(numbers)
+    if not changes.any():
+        yield int(numbers[0]), rows
+        return
+    if (changes < 0).any():
+        is_narrow = numbers.max() < _NARROW
+        order = np.argsort(numbers.astype(np.uint16) if is_narrow else numbers, kind="stable")
+        rows, numbers = rows.take(pa.array(order)), numbers[order]
+        changes = np.diff(numbers)
+    edges = [0, *(np.flatnonzero(changes) + 1).tolist(), len(numbers)]
+    for start, end in pairwise(edges):
+        yield int(numbers[start]), rows.slice(start, end - start)
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))

@@ -1,0 +1,191 @@
+"""`tidelog spark load`: a table of any format that Spark reads, as records of a log directory.
+
+    a table -> key, value, partition, headers, timestamp -> one task for each partition -> format("tidelog")
+
+Rows are sent to the task of their partition first, so that each partition is written in one go and in order: by the
+column `offset` where there is one, else as they stand in the source. What the writer promises holds: before its commit
+nothing is to be seen, behind it everything is.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.columns import partition_for_keys
+from tidelog.errors import InvalidRequestError, InvalidTopicError
+from tidelog.log.names import TopicPartition, is_delete_directory, is_stray_directory, parse_directory_name
+from tidelog.spark.dealing import shapes_of
+from tidelog.spark.jobs.tasks import OnTasks, watched
+from tidelog.spark.source import FORMAT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["LoadWishes", "Loaded", "load"]
+
+_STORED = ("key", "value", "partition", "headers", "timestamp")
+_OFFSET, _PLACE = "offset", "__place"
+
+
+@dataclass(frozen=True)
+class LoadWishes:
+    """What is read, and what becomes of its columns."""
+
+    form: str = "parquet"
+    options: Mapping[str, str] = field(default_factory=dict)  # of Spark's reader
+    schema: str | None = None  # of the source, for formats that do not know theirs: DDL
+    key: str | None = None  # the column that is the key; without it `key`, if there is one
+    value: str | None = None  # the column that is the value, or "json" for the whole row; without it `value`
+    timestamp: str | None = None  # the column that is the time
+    partitions: int | None = None  # of a new topic
+    writing: Mapping[str, str] = field(default_factory=dict)  # of format("tidelog")
+
+
+class Loaded(NamedTuple):
+    """What a partition got."""
+
+    partition: TopicPartition
+    first_offset: int
+    next_offset: int
+
+    @property
+    def records(self) -> int:
+        """How many records."""
+        return self.next_offset - self.first_offset
+
+
+def load(
+    spark: "SparkSession",
+    source: str | Sequence[str],
+    directory: str,
+    topic: str,
+    wishes: LoadWishes,
+    *,
+    on_tasks: OnTasks | None = None,
+) -> list[Loaded]:
+    """Append a table, by its path, its paths or its name, to a topic of a directory that all workers see."""
+    root = os.path.abspath(directory)
+    count = shapes_of(_partitions_in(root), topic, wishes.partitions)[topic].partitions
+    before = _ends(root, topic)
+    with watched(spark, "load", on_tasks):
+        reader = spark.read.format(wishes.form).options(**wishes.options)
+        if wishes.schema:
+            reader = reader.schema(wishes.schema)
+        table = reader.load(source if isinstance(source, str) else list(source))
+        rows = _dealt(_records(table, wishes), count)
+        options = {**wishes.writing, "topic": topic}
+        if wishes.partitions is not None:
+            options["partitions"] = str(wishes.partitions)
+        rows.write.format(FORMAT).options(**options).mode("append").save(root)
+    after = _ends(root, topic)
+    return [
+        Loaded(TopicPartition(topic, number), before.get(number, 0), end)
+        for number, end in sorted(after.items())
+        if end > before.get(number, 0)
+    ]
+
+
+# -- columns -----------------------------------------------------------------------------------------------------------
+
+
+def _records(table: "DataFrame", wishes: LoadWishes) -> "DataFrame":
+    """The columns that are stored, and one to order by."""
+    from pyspark.sql import functions as F
+
+    names = {name.lower(): name for name in table.columns}
+    for role in ("key", "value", "timestamp"):
+        wanted = getattr(wishes, role)
+        if wanted is not None and wanted.lower() not in names and (role, wanted) != ("value", "json"):
+            raise InvalidRequestError(f"no column {wanted!r} for the {role}; there are {', '.join(table.columns)}")
+    columns = []
+    for role in _STORED:
+        wanted = getattr(wishes, role, None)
+        if role == "value" and wanted == "json":
+            column: Any = F.to_json(F.struct(*(F.col(f"`{name}`") for name in table.columns)))
+        elif wanted is not None or role in names:
+            column = F.col(f"`{names[(wanted or role).lower()]}`")
+        else:
+            continue
+        columns.append(_stored(column, role, table, wanted or role).alias(role))
+    if wishes.value is None and "value" not in names:
+        raise InvalidRequestError(
+            f"no column 'value'; there are {', '.join(table.columns)}: name one by --value, or --value json for the row"
+        )
+    place = F.col(f"`{names[_OFFSET]}`").cast("long") if _OFFSET in names else F.monotonically_increasing_id()
+    return table.select(*columns, place.alias(_PLACE))
+
+
+def _stored(column: Any, role: str, table: "DataFrame", name: str) -> Any:
+    """A column in the type that is stored."""
+    from pyspark.sql.types import BinaryType
+
+    kinds = {each.name.lower(): each.dataType for each in table.schema.fields}
+    kind = kinds.get(name.lower())
+    if role in ("key", "value"):
+        return column if isinstance(kind, BinaryType) else column.cast("string").cast("binary")
+    if role == "partition":
+        return column.cast("int")
+    return column.cast("timestamp") if role == "timestamp" else column
+
+
+# -- partitions --------------------------------------------------------------------------------------------------------
+
+
+def _dealt(records: "DataFrame", count: int) -> "DataFrame":
+    """Records with their partitions, those of a partition in one task and in order."""
+    from pyspark.sql.types import IntegerType, StructField, StructType
+
+    schema = records.schema
+    if "partition" not in schema.names:
+        schema = StructType([*schema.fields, StructField("partition", IntegerType())])
+    numbered = records.mapInArrow(partial(_with_partitions, count=count), schema)
+    tasks = max(min(count, 4 * records.sparkSession.sparkContext.defaultParallelism), 1)
+    return numbered.repartition(tasks, "partition").sortWithinPartitions("partition", _PLACE).drop(_PLACE)
+
+
+def _with_partitions(batches: Iterator[pa.RecordBatch], *, count: int) -> Iterator[pa.RecordBatch]:
+    """Rows with the partition that they name, that their key gives them, or whose turn it is."""
+    turn = 0
+    for batch in batches:
+        at = batch.schema.get_field_index("partition")
+        numbers = batch.column(at) if at >= 0 else pa.nulls(batch.num_rows, pa.int32())
+        if numbers.null_count and "key" in batch.schema.names:
+            by_key = partition_for_keys(batch.column("key"), count)
+            numbers = pc.coalesce(numbers, by_key)
+        missing = numbers.null_count
+        if missing:  # in runs, as a producer deals them out
+            values = np.array(numbers.fill_null(-1))
+            values[values < 0] = (np.arange(missing) * count // missing + turn) % count
+            turn += 1
+            numbers = pa.array(values, pa.int32())
+        if at >= 0:
+            yield batch.set_column(at, "partition", numbers)
+        else:
+            yield batch.append_column("partition", numbers)
+
+
+def _partitions_in(root: str) -> list[TopicPartition]:
+    """The partitions of a directory, which may not be there yet."""
+    found = []
+    for name in os.listdir(root) if os.path.isdir(root) else ():
+        if not (is_delete_directory(name) or is_stray_directory(name)):
+            try:
+                found.append(parse_directory_name(name))
+            except InvalidTopicError:  # a file of the root
+                continue
+    return found
+
+
+def _ends(root: str, topic: str) -> dict[int, int]:
+    """Where the partitions of a topic end."""
+    import tidelog
+
+    if not any(partition.topic == topic for partition in _partitions_in(root)):
+        return {}
+    return {partition.partition: partition.log_end_offset for partition in tidelog.open(root)[topic]}

@@ -1,0 +1,249 @@
+"""`tidelog spark verify`: what `tidelog fsck` finds, read by many.
+
+    driver   lists the partitions, cuts their segments into parts
+    tasks    read a part each: checksums, with `deep` every record       (segment_parts.py)
+    tasks    one for each partition: put its parts together and compare indexes, snapshots, epochs with them
+    driver   compares what only all partitions together tell, and the files of the roots
+
+Between the two steps 80 bytes travel for every batch; to the driver come findings and a digest for each segment. The
+report is that of `tidelog.fsck.check` to the letter.
+"""
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tidelog.errors import StorageError, TidelogError
+from tidelog.fsck.batch_order import Layout
+from tidelog.fsck.doubts import _LIKENESS, note_twins
+from tidelog.fsck.findings import Finding, Report, Severity
+from tidelog.fsck.partition_check import PartitionCheck
+from tidelog.fsck.places import PartitionPlace, find_places
+from tidelog.fsck.quarantine import explained_offsets, quarantine_of
+from tidelog.fsck.root_files import LogEnds, RootFiles
+from tidelog.fsck.segment_facts import Batches, SegmentFacts
+from tidelog.fsck.topic_ids import note_topic_ids
+from tidelog.kernels.record_walk import COLUMNS
+from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.names import LOG_SUFFIX, file_name, is_delete_directory
+from tidelog.spark.jobs.segment_parts import SegmentPart, joined, parts_of, scan_part
+from tidelog.spark.jobs.tasks import Guarded, OnTasks, Refusal, answers, watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["PART_BYTES", "verify"]
+
+PART_BYTES = 64 << 20
+_SMALL_PARTS_TOGETHER = 16 << 20  # bytes of small segments that one task takes on
+
+
+class _Place(NamedTuple):
+    """A partition to be checked, and the number of its root."""
+
+    place: PartitionPlace
+    root: int
+    explained: tuple[tuple[int, int], ...]
+
+
+class _Plan(NamedTuple):
+    """What every task knows."""
+
+    roots: list[RootFiles]
+    places: list[_Place]
+    deep: bool
+
+
+class _Checked(NamedTuple):
+    """What is left of a partition when it has been checked."""
+
+    findings: list[Finding]
+    ends: LogEnds | None
+    segments: list[SegmentFacts]  # with a digest in place of their batches
+    layout: Layout
+    counts: dict[str, int]
+    size: int
+
+
+def verify(
+    spark: "SparkSession",
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    deep: bool = False,
+    quarantine: str | None = None,
+    part_bytes: int = PART_BYTES,
+    on_tasks: OnTasks | None = None,
+) -> Report:
+    """Check all that lies at or below some paths, which driver and workers see under the same names.
+
+    `deep` and `quarantine` as in `tidelog.fsck.check`. Segments larger than `part_bytes` are read by several tasks.
+    """
+    names = [os.path.abspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    report = Report(tuple(names), deep)
+    plan, checks = _planned(names, deep, quarantine)
+    done = _run(spark, plan, checks, part_bytes, on_tasks)
+    for one, found in zip(checks, done, strict=True):
+        one.notes.findings = found.findings
+        one.segments, one.layout = found.segments, found.layout
+        report.counts.update(found.counts)
+        report.bytes += found.size
+    for one in checks:
+        one.look_again()
+    note_topic_ids(LocalFileSystem(), checks)
+    note_twins((one.notes, one.segments, one.layout) for one in checks)
+    for number, root in enumerate(plan.roots):
+        root.check_offsets(
+            {
+                place.place.topic_partition: found.ends
+                for place, found in zip(plan.places, done, strict=True)
+                if place.root == number and place.place.is_live and found.ends is not None
+            }
+        )
+        report.add(root.notes.findings)
+    for one in checks:
+        report.add(one.notes.findings)
+    report.counts.update(roots=len(plan.roots), partitions=len(checks))
+    report.sort()
+    return report
+
+
+def _planned(names: list[str], deep: bool, quarantine: str | None) -> tuple[_Plan, list[PartitionCheck]]:
+    """What there is to check. A partition that cannot even be listed is noted, and left out."""
+    fs = LocalFileSystem()
+    roots: list[RootFiles] = []
+    places: list[_Place] = []
+    checks: list[PartitionCheck] = []
+    for number, place in enumerate(find_places(fs, names)):
+        root = RootFiles(fs, place)
+        roots.append(root)
+        kept = quarantine_of(fs, place.path, quarantine)
+        try:
+            explained = explained_offsets(fs, kept, place.path)
+        except StorageError as error:
+            root.notes.add("FILE-READ", kept, str(error), severity=Severity.WARNING)
+            explained = {}
+        for partition in place.partitions:
+            if is_delete_directory(partition.name):
+                continue
+            known = tuple(explained.get(partition.name, ()))
+            try:
+                checks.append(PartitionCheck(fs, partition, root, deep=deep, explained=known))
+                places.append(_Place(partition, number, known))
+            except StorageError as error:
+                root.notes.add("FILE-READ", partition.path, str(error), partition=partition.topic_partition)
+    return _Plan(roots, places, deep), checks
+
+
+# -- on Spark ----------------------------------------------------------------------------------------------------------
+
+
+def _run(
+    spark: "SparkSession", plan: _Plan, checks: Sequence[PartitionCheck], part_bytes: int, on_tasks: OnTasks | None
+) -> list[_Checked]:
+    """The checks of all partitions, in their order."""
+    if not checks:
+        return []
+    context = spark.sparkContext
+    tasks = list(_tasks(checks, part_bytes))
+    shared = context.broadcast(plan)
+    reduced = max(min(len(checks), 4 * context.defaultParallelism), 1)
+    scanned: Any = context.parallelize(tasks, max(len(tasks), 1)).flatMap(partial(_scan_all, deep=plan.deep))
+    empty = context.parallelize([(number, None) for number in range(len(checks))], 1)  # those without a segment, too
+    finished = scanned.union(empty).groupByKey(reduced).map(Guarded(partial(_finish, shared)))
+    with watched(spark, "verify", on_tasks):
+        found = dict(answers(finished.collect()))
+    shared.unpersist()
+    return [found[number] for number in range(len(checks))]
+
+
+def _tasks(checks: Sequence[PartitionCheck], part_bytes: int) -> Iterable[list[tuple[int, SegmentPart]]]:
+    """The parts of all segments, each with the number of its partition; small ones share a task."""
+    fs = LocalFileSystem()
+    together = min(_SMALL_PARTS_TOGETHER, 4 * part_bytes)
+    small: list[tuple[int, SegmentPart]] = []
+    filled = 0
+    for number, one in enumerate(checks):
+        for base in one.files.bases:
+            size = one.files.stats[file_name(base, LOG_SUFFIX)].size
+            parts = parts_of(fs, one.files.path(base, LOG_SUFFIX), base, size, part_bytes)
+            if size >= together:
+                yield from ([(number, part)] for part in parts)
+                continue
+            small += [(number, part) for part in parts]
+            filled += size
+            if filled >= together:
+                yield small
+                small, filled = [], 0
+    if small:
+        yield small
+
+
+def _scan_all(task: list[tuple[int, SegmentPart]], *, deep: bool) -> list[tuple[int, Any]]:
+    """The parts of a task, read. What cannot be read is left to the check of its partition, which can tell why."""
+    found: list[tuple[int, Any]] = []
+    for number, part in task:
+        try:
+            found.append((number, (part, scan_part(LocalFileSystem(), part, deep=deep))))
+        except TidelogError as error:
+            _ensure_seen_here(part.path.rpartition("/")[0])
+            found.append((number, (part, Refusal.of(error))))
+    return found
+
+
+def _finish(shared: Any, parts_of_partition: tuple[int, Iterable[Any]]) -> tuple[int, _Checked]:
+    """The check of a partition whose segments have been read."""
+    number, parts = parts_of_partition
+    plan: _Plan = shared.value
+    place, root, explained = plan.places[number]
+    _ensure_seen_here(place.path)
+    one = PartitionCheck(LocalFileSystem(), place, plan.roots[root], deep=plan.deep, explained=explained)
+    by_base: dict[int, list[Any]] = {}
+    for pair in parts:
+        if pair is not None:
+            by_base.setdefault(pair[0].base_offset, []).append(pair)
+    segments = [facts for base in one.files.bases if (facts := _segment(one, base, by_base.get(base))) is not None]
+    one.finish(segments)
+    counts = {
+        "segments": len(segments),
+        "batches": sum(len(facts.batches) for facts in segments),
+        "records": sum(facts.records for facts in segments),
+    }
+    size = sum(facts.size for facts in segments)
+    layout = one.layout._replace(in_place=[])
+    return number, _Checked(one.notes.findings, one.ends, [_digested(f) for f in segments], layout, counts, size)
+
+
+def _segment(one: PartitionCheck, base: int, parts: list[Any] | None) -> SegmentFacts | None:
+    """What lies in a segment: what its parts say if they can, else what a reading of the whole says."""
+    if parts and not any(isinstance(found, Refusal) for _, found in parts):
+        whole = joined(parts)
+        if whole is not None:
+            return whole
+    return one.scan(base)
+
+
+def _ensure_seen_here(directory: str) -> None:
+    if not os.path.isdir(directory):
+        raise StorageError(
+            f"{directory} is not to be seen on {socket.gethostname()}: driver and workers need the same directories"
+        )
+
+
+def _digested(facts: SegmentFacts) -> SegmentFacts:
+    """A segment with one batch made of a digest: two are alike, for `note_twins`, if and only if their batches were."""
+    slim = SegmentFacts(facts.path, facts.base_offset, facts.size)
+    if len(facts.batches):
+        digest = hashlib.sha256()
+        for name in _LIKENESS:
+            digest.update(np.ascontiguousarray(facts.batches[name]).tobytes())
+        words = np.frombuffer(digest.digest(), np.int64)
+        columns = np.zeros((len(COLUMNS), 1), np.int64)
+        for name, word in zip(_LIKENESS, words.tolist(), strict=False):
+            columns[COLUMNS.index(name), 0] = word
+        slim.batches = Batches(columns)
+    return slim

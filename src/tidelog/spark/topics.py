@@ -1,0 +1,76 @@
+"""Which partitions a source reads: `subscribe`, `subscribePattern` or `assign`, as in Spark's Kafka source."""
+
+import json
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+
+from tidelog.errors import InvalidRequestError
+from tidelog.log.names import TopicPartition
+from tidelog.spark.option_values import OptionValues
+from tidelog.view.internal_topics import INTERNAL_TOPICS
+from tidelog.view.log_dirs import LogDirView
+
+__all__ = ["TopicChoice"]
+
+_WAYS = ("subscribe", "subscribePattern", "assign")
+
+
+class TopicChoice(NamedTuple):
+    """What is asked for; with nothing, every topic but Kafka's own."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+
+    @classmethod
+    def of(cls, values: OptionValues) -> "TopicChoice":
+        """The choice that options make."""
+        given = [way for way in _WAYS if way in values]
+        if len(given) > 1:
+            raise InvalidRequestError(f"{' and '.join(given)} are given: one of them chooses the topics")
+        text = values.text(given[0]) if given else None
+        if text is None:
+            return cls()
+        if not text:
+            raise InvalidRequestError(f"{given[0]} is empty: it names no topic")
+        if given[0] == "subscribe":
+            topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+            if not topics:
+                raise InvalidRequestError(f"subscribe {text!r} names no topic")
+            return cls(topics=topics)
+        if given[0] == "subscribePattern":
+            try:
+                re.compile(text)
+            except re.error as error:
+                raise InvalidRequestError(f"subscribePattern {text!r} is no regular expression: {error}") from None
+            return cls(pattern=text)
+        return cls(partitions=_assigned(text))
+
+    def choose(self, logs: LogDirView) -> list[TopicPartition]:
+        """The partitions that are there of those asked for. A topic that is asked for by name must be there."""
+        if self.topics:
+            for topic in self.topics:
+                logs[topic]  # says so if there is none
+            return [partition for partition in logs.partitions if partition.topic in self.topics]
+        if self.partitions:
+            for topic in dict.fromkeys(partition.topic for partition in self.partitions):
+                logs[topic]
+            return [partition for partition in logs.partitions if partition in self.partitions]
+        return [partition for partition in logs.partitions if self._takes(partition.topic, INTERNAL_TOPICS)]
+
+    def _takes(self, topic: str, internal: Collection[str]) -> bool:
+        if topic in internal:
+            return False
+        return self.pattern is None or re.search(self.pattern, topic) is not None
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    try:
+        parsed = json.loads(text)
+        pairs = [(topic, number) for topic, numbers in parsed.items() for number in numbers]
+        if not all(isinstance(number, int) and not isinstance(number, bool) for _, number in pairs) or not pairs:
+            raise ValueError
+    except (ValueError, TypeError, AttributeError):
+        raise InvalidRequestError(f'assign is written {{"topicA":[0,1],"topicB":[0]}}, not {text}') from None
+    return tuple(dict.fromkeys(TopicPartition(topic, number) for topic, number in pairs))

@@ -1,0 +1,103 @@
+"""The options of a write, understood: where to, which topic, and how its log is made."""
+
+import logging
+import uuid
+from typing import NamedTuple
+
+from tidelog.columns import ColumnEncoder
+from tidelog.errors import InvalidRequestError, InvalidTopicError
+from tidelog.log.config import LogConfig
+from tidelog.log.names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, check_topic_name
+from tidelog.log.partition_metadata import parse_uuid
+from tidelog.spark.option_values import OptionValues
+from tidelog.spark.places import Places
+
+__all__ = ["WriteOptions", "ensure_writable_topic"]
+
+_log = logging.getLogger("tidelog.spark")
+
+_BATCH_BYTES = 64 << 10
+_SIZES = ("segment.bytes", "index.interval.bytes", "max.message.bytes")
+_MINUTE_MS, _DAY_MS = 60_000, 86_400_000
+
+
+class WriteOptions(NamedTuple):
+    """What a write was told. It can be pickled."""
+
+    root: str
+    topic: str | None = None
+    partitions: int | None = None
+    topic_id: uuid.UUID | None = None
+    overwrite: bool = False
+    codec: str = "none"
+    batch_bytes: int = _BATCH_BYTES
+    configs: tuple[tuple[str, str], ...] = ()
+    lock_timeout_ms: int = _MINUTE_MS
+    staging_retention_ms: int = _DAY_MS
+
+    @classmethod
+    def of(cls, values: OptionValues, *, overwrite: bool) -> "WriteOptions":
+        """What options say."""
+        topic_id = values.text("topicId")
+        default = LogConfig()
+        sizes = {name: values.size(name, default=getattr(default, name.replace(".", "_"))) for name in _SIZES}
+        options = cls(
+            root=_root_of(values),
+            topic=values.text("topic"),
+            partitions=values.positive("partitions"),
+            topic_id=None if topic_id is None else parse_uuid(topic_id),
+            overwrite=overwrite,
+            codec=values.text("compression") or "none",
+            batch_bytes=values.size("batch.bytes", default=_BATCH_BYTES),
+            configs=tuple((name, str(size)) for name, size in sizes.items()),
+            lock_timeout_ms=values.duration_ms("lockTimeout", default=_MINUTE_MS),
+            staging_retention_ms=values.duration_ms("stagingRetention", default=_DAY_MS),
+        )
+        options._ensure_sound(values)
+        return options
+
+    def _ensure_sound(self, values: OptionValues) -> None:
+        """Refuse on the driver what would be refused by every task."""
+        ColumnEncoder(codec=self.codec, batch_size=self.batch_bytes)
+        LogConfig.from_properties(dict(self.configs))
+        if self.topic is not None:
+            ensure_writable_topic(self.topic)
+        if self.overwrite and not values.flag("overwriteTopic", default=False):
+            raise InvalidRequestError(
+                "mode overwrite (or complete) would delete what the topic holds: "
+                "use mode append, or say that it is meant by option overwriteTopic=true"
+            )
+        for name, is_given in (("topicId", self.topic_id is not None), ("mode overwrite", self.overwrite)):
+            if is_given and self.topic is None:
+                raise InvalidRequestError(f"{name} is for one topic: name it by the option topic")
+
+    @property
+    def config(self) -> LogConfig:
+        """How the logs are made."""
+        return LogConfig.from_properties(dict(self.configs))
+
+    def encoder(self) -> ColumnEncoder:
+        """An encoder for the rows of a partition, whose offsets begin with 0."""
+        config = self.config
+        size = min(self.batch_bytes, config.segment_bytes, config.max_message_bytes)
+        return ColumnEncoder(codec=self.codec, batch_size=size)
+
+
+def ensure_writable_topic(topic: str) -> None:
+    """Raise InvalidTopicError if there can be no such topic, or it is one of Kafka's own."""
+    check_topic_name(topic)
+    if topic == CLUSTER_METADATA_TOPIC or topic in INTERNAL_TOPICS:
+        raise InvalidTopicError(f"{topic} is a topic of Kafka's own, which is not written to from here")
+
+
+def _root_of(values: OptionValues) -> str:
+    """The one directory to write to."""
+    paths = Places.of(values).paths
+    if len(paths) != 1:
+        raise InvalidRequestError(f"a write goes to one log directory, not to {len(paths)}: {', '.join(paths)}")
+    path = paths[0].removeprefix("file://")
+    if "://" in path:
+        raise InvalidRequestError(
+            f"{path} is no directory: a write needs one that driver and executors share, as by NFS or on one machine"
+        )
+    return path.rstrip("/") or "/"

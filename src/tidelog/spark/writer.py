@@ -1,0 +1,133 @@
+"""What Spark calls to write: tasks that stage, and the driver that commits.
+
+The object that commits is another one, in another process, than those that write: all that the commit must know is in
+the messages of the tasks, and in the options.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from tidelog.errors import StorageError, UnsupportedError
+from tidelog.log.local_files import LocalFileSystem
+from tidelog.spark.commit import Order, commit, look, withdraw
+from tidelog.spark.committed_batches import BatchKey
+from tidelog.spark.dealing import Dealer, TopicShape, shapes_of
+from tidelog.spark.option_values import OptionValues
+from tidelog.spark.row_input import RowInput
+from tidelog.spark.staged_pieces import Piece, attempt_name, job_of_batch, new_job
+from tidelog.spark.staging import Staging, stage_rows
+from tidelog.spark.task_reader import prepare_worker
+from tidelog.spark.write_options import WriteOptions
+
+__all__ = ["BatchWriter", "Staged", "StreamWriter", "Write", "prepare_write"]
+
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What one attempt of a task has staged."""
+
+    task: int  # the index of the Spark partition
+    query: str | None
+    pieces: tuple[Piece, ...]
+    counts: dict[str, int]  # partitions of the topics that got rows
+
+
+class Write(NamedTuple):
+    """A write that was understood. It can be pickled."""
+
+    options: WriteOptions
+    columns: RowInput
+    shapes: dict[str, TopicShape]
+    job: str  # of a batch: a stream has one for each of its batches
+
+    def stage(self, batches: Iterator[pa.RecordBatch], *, is_stream: bool) -> Staged:
+        """Stage the rows of a Spark partition."""
+        prepare_worker()
+        context = TaskContext.get()
+        assert context is not None
+        query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        if is_stream and not (query and batch):
+            raise UnsupportedError("Spark has not told the id of the query and of its batch: it cannot be written once")
+        job = job_of_batch(str(query), int(batch or 0)) if is_stream else self.job
+        number, options = context.partitionId(), self.options
+        dealer = Dealer(options.topic, self.shapes, options.partitions, first=number)
+        staging = Staging(LocalFileSystem(), options, attempt_name(job, random.Random()))
+        pieces = stage_rows(map(self.columns.rows, batches), dealer, staging)
+        topics = {piece.topic for piece in pieces}
+        return Staged(number, query, pieces, {topic: dealer.shape_of(topic).partitions for topic in topics})
+
+    def order(self, messages: Sequence[WriterCommitMessage | None]) -> Order:
+        """What the tasks of a job have staged, in the order of the Spark partitions."""
+        staged = sorted((each for each in messages if isinstance(each, Staged)), key=lambda each: each.task)
+        if len(staged) != len(messages):
+            raise StorageError(f"{len(messages) - len(staged)} of {len(messages)} tasks have not told what they staged")
+        counts = {topic: shape.partitions for topic, shape in self.shapes.items() if topic == self.options.topic}
+        for each in staged:
+            counts.update(each.counts)
+        return Order(self.options, [piece for each in staged for piece in each.pieces], counts)
+
+
+def _pieces(messages: Sequence[WriterCommitMessage | None]) -> list[Piece]:
+    return [piece for each in messages if isinstance(each, Staged) for piece in each.pieces]
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of a task."""
+        return self._write.stage(iterator, is_stream=False)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Let all of it be there."""
+        commit(self._write.order(messages)._replace(job=self._write.job))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Let nothing of it be there."""
+        withdraw(_pieces(messages), self._write.options, self._write.job)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a stream, each of them once."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of a task."""
+        return self._write.stage(iterator, is_stream=True)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Let all of the batch be there, unless it is."""
+        order = self._write.order(messages)
+        query = next((each.query for each in messages if isinstance(each, Staged) and each.query), None)
+        if query is not None:
+            order = order._replace(key=BatchKey(query, batchId), job=job_of_batch(query, batchId))
+        commit(order)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Remove what is known to be staged. Another attempt at the same batch may be under way."""
+        withdraw(_pieces(messages), self._write.options, None)
+
+
+def prepare_write(values: OptionValues, schema: StructType, *, overwrite: bool) -> Write:
+    """What options and columns ask for; refused here, on the driver, if it cannot be. The root is put in order."""
+    options = WriteOptions.of(values, overwrite=overwrite)
+    columns = RowInput.of(schema, has_topic=options.topic is not None)
+    there = look(options)
+    is_replaced = overwrite and options.partitions is not None
+    shapes = shapes_of([] if is_replaced else there, options.topic, options.partitions)
+    return Write(options, columns, shapes, new_job(random.Random()))

@@ -1,0 +1,153 @@
+"""`tidelog spark` as it is typed: a process of its own, with a JVM of its own where one is needed."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.golden.corpus import case
+from tests.spark.logs import record, write
+from tidelog.cli.main import cli
+
+JOBS = ("compact", "diff", "export", "load", "profile", "verify")
+HEAVY = {"numpy", "pyarrow", "numba", "pyspark"}
+
+needs_spark = pytest.mark.skipif(
+    shutil.which("java") is None and os.environ.get("TIDELOG_REQUIRE_SPARK") != "1", reason="Spark needs Java 17"
+)
+
+
+def tidelog(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process that has no idea of a worker's Python."""
+    mine = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "tidelog", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**mine, **environment},
+    )
+
+
+def typed(*words: str) -> Result:
+    return CliRunner().invoke(cli, ["spark", *words], prog_name="tidelog")
+
+
+# -- without Spark -------------------------------------------------------------------------------------------------
+
+
+def test_help_names_the_jobs_and_imports_nothing_heavy() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "tidelog", "spark", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert all(f"  {job} " in done.stdout for job in JOBS)
+    imported = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
+    assert not imported & HEAVY
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_job_has_a_help_text(job: str) -> None:
+    done = typed(job, "--help")
+    assert done.exit_code == 0
+    assert "--master" in done.stdout
+
+
+def test_a_job_that_there_is_not_is_answered_with_the_nearest() -> None:
+    done = typed("profil", "x")
+    assert done.exit_code == 2
+    assert done.stderr == "tidelog: no such job 'profil'. Did you mean 'profile'? Try `tidelog spark --help`.\n"
+
+
+def test_the_script_is_a_file_that_is_installed() -> None:
+    done = typed("--script")
+    assert done.exit_code == 0
+    assert Path(done.stdout.strip()).read_text().startswith('"""What spark-submit runs')
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("verify", "{}/nowhere"),
+        ("diff", "{}/nowhere", "{}"),
+        ("profile", "{}/nowhere"),
+        ("profile", "{}", "--topic", "nothing"),
+        ("export", "{}/nowhere", "--to", "{}/out"),
+        ("export", "{}", "--to", "{}/out", "--value", "json"),
+        ("compact", "{}/nowhere", "--topic", "t"),
+        ("verify", "{}", "--conf", "nothing"),
+    ],
+)
+def test_what_cannot_be_is_said_before_spark_is_started(tmp_path: Path, words: tuple[str, ...]) -> None:
+    write(tmp_path, "orders", 0, [record(0)])
+    done = tidelog("spark", *(word.format(tmp_path) for word in words), JAVA_HOME="/nowhere")
+    assert done.returncode == 2
+    assert done.stderr.startswith("tidelog: ")
+    assert done.stderr.count("\n") == 1
+    assert "Java" not in done.stderr
+
+
+def test_without_java_the_first_line_says_how_to_get_it(tmp_path: Path) -> None:
+    write(tmp_path, "orders", 0, [record(0)])
+    done = tidelog("spark", "verify", str(tmp_path), JAVA_HOME="/nowhere")
+    assert done.returncode == 2
+    assert done.stderr.startswith("tidelog: Spark needs Java 17 or newer, and there is none: install one (Debian: apt")
+    assert done.stderr.count("\n") == 1
+
+
+# -- with Spark ----------------------------------------------------------------------------------------------------
+
+
+@needs_spark
+def test_verify_prints_what_fsck_prints_and_nothing_else() -> None:
+    directory = str(case("kafka-4.3/6-recovery") / "clean")
+    done = tidelog("spark", "verify", directory, "--json", "--master", "local[2]")
+    plain = tidelog("fsck", directory, "--json")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert json.loads(done.stdout) == json.loads(plain.stdout)
+
+
+@needs_spark
+def test_spark_submit_runs_the_script_with_an_error_in_one_line(tmp_path: Path) -> None:
+    import pyspark
+
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    script = typed("--script").stdout.strip()
+    write(tmp_path, "orders", 0, (record(number) for number in range(50)))
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_HOSTNAME": "localhost"}
+
+    def submitted(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(submit), "--master", "local[2]", script, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+
+    done = submitted("profile", str(tmp_path), "--json", "--report", "here.html")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["topics"][0]["records"] == 50
+    assert Path(told["report"]).read_text().startswith("<!doctype html>")
+    done = submitted("verify", str(tmp_path / "nowhere"))
+    assert done.returncode == 2
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("tidelog: ")]  # where spark-submit puts it
+    assert "is no directory" in line
+
+
+@needs_spark
+def test_an_error_inside_a_job_is_one_line(tmp_path: Path) -> None:
+    write(tmp_path / "logs", "orders", 0, (record(number) for number in range(50)))
+    (log,) = (tmp_path / "logs").glob("orders-0/*0.log")
+    data = bytearray(log.read_bytes())
+    data[100] ^= 0xFF
+    log.write_bytes(data)
+    done = tidelog("spark", "export", str(tmp_path / "logs"), "--to", str(tmp_path / "out"), "--master", "local[2]")
+    assert done.returncode == 3
+    assert done.stderr.startswith("tidelog: ")
+    assert str(log) in done.stderr
+    assert "tidelog fsck --deep" in done.stderr
+    assert done.stderr.count("\n") == 1

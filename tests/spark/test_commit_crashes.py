@@ -1,0 +1,299 @@
+"""A commit is one step: whatever cuts it, in any of its calls, all of it is there in the end, or nothing of it."""
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import tidelog
+from tests.log.logs import NOW
+from tests.spark.commits import (
+    ADDED,
+    KEY,
+    ROWS,
+    Values,
+    commit_here,
+    commit_order,
+    options_for,
+    order_of,
+    stage,
+    values,
+)
+from tidelog.errors import StorageError, TidelogError
+from tidelog.log import LogManager, ManualClock
+from tidelog.log.checkpoints import OffsetCheckpoint
+from tidelog.log.files import join, read_whole
+from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.names import (
+    CLEAN_SHUTDOWN,
+    COMMIT_JOURNAL,
+    HIGH_WATERMARK_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
+from tidelog.spark.commit import Order, roll_forward, withdraw
+from tidelog.spark.committed_batches import BatchKey
+from tidelog.spark.staged_pieces import staged_directories
+from tidelog.testing.disk import PowerLost, SimulatedFileSystem
+
+ROOT = "/data/kafka"
+MARKER = b'{"version":0,"brokerEpoch":14}'
+OPTIONS = options_for(ROOT)
+
+
+def new_root() -> SimulatedFileSystem:
+    return SimulatedFileSystem(ManualClock(NOW))
+
+
+def root_in_use() -> SimulatedFileSystem:
+    """Three partitions of the topic, two with records, another topic, and the marker of a broker."""
+    disk = new_root()
+    old = {"value": [b"old"] * 3, "partition": [0, 1, 0]}
+    commit_order(disk, order_of(disk, OPTIONS, [old], BatchKey("before", 0)))
+    other = options_for(ROOT, topic="other", partitions=1)
+    order = order_of(disk, other, [{"value": [b"other"]}], BatchKey("before", 1))
+    commit_order(disk, order._replace(counts={"other": 1}))
+    marker = disk.open_write(join(ROOT, CLEAN_SHUTDOWN))
+    marker.resize(0)
+    marker.write_at(0, MARKER)
+    disk.sync_all()
+    return disk
+
+
+def found(disk: SimulatedFileSystem, topic: str = "orders") -> Values:
+    """What a broker that starts on the disk finds, at any rate without touching it."""
+    return {} if disk.stat(ROOT) is None else values(disk.copy(), ROOT, topic)
+
+
+def added(before: Values) -> Values:
+    return {number: [*before.get(number, []), *new] for number, new in ADDED.items()}
+
+
+def judge(disk: SimulatedFileSystem, before: Values, after: Values) -> None:
+    """See that all or nothing is there once a journal is rolled forward, and that another try writes it once."""
+    is_decided = roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
+    now = found(disk)
+    assert now in ([after] if is_decided else [before, after])
+    commit_order(disk, order_of(disk, OPTIONS))  # staged again, as by a stream that starts again
+    assert found(disk) == after
+    names = disk.list(ROOT)
+    assert not [name for name in names if COMMIT_JOURNAL in name or name.endswith("-delete") or name == ".lock"]
+    assert not [name for number in ADDED for name in disk.list(join(ROOT, f"orders-{number}")) if "deleted" in name]
+    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        offsets = OffsetCheckpoint(disk, join(ROOT, name)).read()
+        assert {number: offsets[TopicPartition("orders", number)] for number in after} == {
+            number: len(records) for number, records in after.items()
+        }
+    assert disk.stat(join(ROOT, CLEAN_SHUTDOWN)) is not None
+    if before:
+        assert read_whole(disk, join(ROOT, CLEAN_SHUTDOWN)) == MARKER
+        assert found(disk, "other") == {0: [b"other"]}
+
+
+def calls_of(order: Order, disk: SimulatedFileSystem) -> int:
+    first = disk.calls
+    commit_order(disk, order)
+    return disk.calls - first
+
+
+@pytest.mark.parametrize("make", [new_root, root_in_use])
+def test_a_commit_that_loses_its_power_anywhere_is_all_or_nothing(make: Callable[[], SimulatedFileSystem]) -> None:
+    start = make()
+    before = found(start)
+    order = order_of(start, OPTIONS)
+    calls = calls_of(order, start.copy())
+    assert calls > 60
+    for call in range(1, calls + 1):
+        disk = start.copy()
+        disk._tree.is_ordered = call % 2 == 0
+        disk.cut_at(disk.calls + call)
+        with pytest.raises(PowerLost):
+            commit_order(disk, order)
+        killed = [disk.copy()] if call % 3 == 0 else []
+        for image in (disk.after_crash(random.Random(call)), *killed):
+            try:
+                judge(image, before, added(before))
+            except (AssertionError, TidelogError) as broken:
+                raise AssertionError(f"call {call} of {calls}: {broken}\n" + "\n".join(disk.journal[-8:])) from broken
+
+
+def test_a_topic_is_replaced_in_one_step_too() -> None:
+    start = root_in_use()
+    before = found(start)
+    order = order_of(start, options_for(ROOT, overwrite=True))
+    calls = calls_of(order, start.copy())
+    for call in range(1, calls + 1, 2):
+        disk = start.copy()
+        disk.cut_at(disk.calls + call)
+        with pytest.raises(PowerLost):
+            commit_order(disk, order)
+        image = disk.after_crash(random.Random(call))
+        is_decided = roll_forward(ROOT, fs=image, clock=ManualClock(NOW))
+        assert found(image) in ([ADDED] if is_decided else [before, ADDED])
+        assert found(image, "other") == {0: [b"other"]}
+        commit_order(image, order_of(image, options_for(ROOT, overwrite=True)))
+        assert found(image) == ADDED
+
+
+def test_a_power_cut_while_a_commit_is_brought_to_its_end_is_made_good_by_the_third() -> None:
+    start = root_in_use()
+    before = found(start)
+    order = order_of(start, OPTIONS)
+    start.sync_all()
+    for left in (4, 25, 60):
+        disk = start.copy()
+        disk.cut_at(disk.calls + calls_of(order, start.copy()) - left)
+        with pytest.raises(PowerLost):
+            commit_order(disk, order)
+        interrupted = disk.after_crash(random.Random(left))
+        assert COMMIT_JOURNAL in interrupted.list(ROOT) or left == 4
+        rehearsal = interrupted.copy()
+        first = rehearsal.calls
+        roll_forward(ROOT, fs=rehearsal, clock=ManualClock(NOW))
+        for call in range(1, rehearsal.calls - first + 1, 3):
+            again = interrupted.copy()
+            again.cut_at(again.calls + call)
+            with pytest.raises(PowerLost):
+                roll_forward(ROOT, fs=again, clock=ManualClock(NOW))
+            judge(again.after_crash(random.Random(call)), before, added(before))
+
+
+@pytest.mark.parametrize("make", [new_root, root_in_use])
+def test_a_disk_that_refuses_once_says_whether_it_is_decided(make: Callable[[], SimulatedFileSystem]) -> None:
+    start = make()
+    before = found(start)
+    order = order_of(start, OPTIONS)
+    calls = calls_of(order, start.copy())
+    seen = set()
+    for call in range(1, calls + 1):
+        disk = start.copy()
+        disk.fail({disk.calls + call}, os.strerror(errno.ENOSPC), partly=True)
+        told = ""
+        try:
+            commit_order(disk, order)
+        except StorageError as error:
+            told = str(error)
+        disk.heal()
+        is_decided = "is decided" in told
+        withdraw(order.pieces, OPTIONS, None, fs=disk)  # what Spark asks for behind any error
+        roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
+        assert found(disk) == (before if told and not is_decided else added(before)), f"call {call}: {told}"
+        seen.add((bool(told), is_decided))
+        if call % 5 == 0:
+            judge(disk, before, added(before))
+    assert seen == {(True, False), (True, True), (False, False)}
+
+
+def test_what_a_broker_has_taken_since_is_not_cut_off() -> None:
+    disk = interrupted()
+    with LogManager.open(ROOT, fs=disk, clock=ManualClock(NOW)) as manager:
+        log = manager.get(TopicPartition("orders", 0))
+        assert log is not None
+        log.assign_epoch_start_offset(5, log.log_end_offset)  # what a leader does first
+    now = found(disk)
+    with pytest.raises(StorageError, match=rf"a broker has had orders-\d since.*remove {ROOT}/{COMMIT_JOURNAL}"):
+        roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
+    assert found(disk) == now
+
+
+def interrupted() -> SimulatedFileSystem:
+    """A commit that was cut when some of it was appended."""
+    disk = root_in_use()
+    order = order_of(disk, OPTIONS)
+    disk.sync_all()
+    disk.cut_at(disk.calls + calls_of(order, disk.copy()) - 40)
+    with pytest.raises(PowerLost):
+        commit_order(disk, order)
+    left = disk.after_crash(random.Random(5))
+    assert COMMIT_JOURNAL in left.list(ROOT)
+    return left
+
+
+def test_a_commit_of_something_else_rolls_forward_first() -> None:
+    disk = interrupted()
+    other = options_for(ROOT, topic="other", partitions=1)
+    order = order_of(disk, other, [{"value": [b"more"]}], BatchKey("other", 0))
+    commit_order(disk, order._replace(counts={"other": 1}))
+    assert found(disk) == added({0: [b"old", b"old"], 1: [b"old"]})
+    assert found(disk, "other") == {0: [b"other", b"more"]}
+
+
+def test_pieces_that_are_gone_or_changed_stop_a_roll_forward_before_it_touches_anything() -> None:
+    disk = interrupted()
+    now = found(disk)
+    name, _ = next(staged_directories(disk, ROOT))
+    disk.open_write(join(join(ROOT, name), "staged.batches")).write_at(70, b"\xff")
+    with pytest.raises(TidelogError, match="has not the checksum"):
+        roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
+    disk.remove_directory(join(ROOT, name))
+    with pytest.raises(StorageError, match="is gone"):
+        roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
+    assert found(disk) == now
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b'{"version": 1}', b"[" * 100_000,
+    b'{"version":0,"marker":null,"configs":{},"key":null,"topic_ids":{},"dropped":[],"partitions":[["../x",0]]}',
+    b'{"version":0,"marker":null,"configs":{},"key":null,"topic_ids":{},"partitions":[],"dropped":[["../x",0]]}'],
+)  # fmt: skip
+def test_a_file_that_is_no_journal_is_refused_in_one_sentence(content: bytes) -> None:
+    disk = root_in_use()
+    before = found(disk)
+    disk.open_write(join(ROOT, COMMIT_JOURNAL)).write_at(0, content)
+    with pytest.raises(TidelogError, match="no journal of a commit"):
+        roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
+    assert found(disk) == before
+
+
+def test_staging_that_loses_its_power_shows_nothing() -> None:
+    start = root_in_use()
+    before = found(start)
+    for call in range(1, 30):
+        disk = start.copy()
+        disk.cut_at(disk.calls + call)
+        try:
+            stage(disk, OPTIONS, ROWS[0])
+        except PowerLost:
+            image = disk.after_crash(random.Random(call))
+            assert found(image) == before
+            judge(image, before, added(before))
+        else:
+            return
+    raise AssertionError("staging takes fewer calls than that")
+
+
+# -- a real process ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_commit_that_is_killed_is_done_once(tmp_path: Path, is_there: bool) -> None:
+    roots = [tmp_path / "a" / "root", tmp_path / "b" / "root"]
+    for root in roots:
+        root.parent.mkdir()
+    if is_there:
+        first = order_of(LocalFileSystem(), options_for(str(roots[0])), key=BatchKey("first", 0))
+        commit_order(LocalFileSystem(), first)
+    calls = commit_here(str(roots[0]))
+    for part in (0.3, 0.6, 0.85):
+        root = tmp_path / f"killed-{part}" / "root"
+        root.parent.mkdir()
+        if is_there:
+            commit_order(
+                LocalFileSystem(), order_of(LocalFileSystem(), options_for(str(root)), key=BatchKey("first", 0))
+            )
+        command = [sys.executable, "-m", "tests.spark.commits", str(root), str(int(calls * part))]
+        done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        commit_here(str(root))
+        one, two = (
+            [(r.offset, r.value) for p in tidelog.open(str(each)) for r in p.read()] for each in (roots[0], root)
+        )
+        assert one == two
+        assert len(one) == 9 * (1 + is_there)
+        assert KEY.query in (root / "tidelog-commit.batches").read_text()

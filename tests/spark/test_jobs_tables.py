@@ -1,0 +1,192 @@
+"""`export` and `load`: records out to what Spark writes, tables in from what it reads."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import tidelog
+from tests.spark.logs import START_MS, record, write
+from tidelog.columns import partition_for_keys
+from tidelog.errors import InvalidRequestError
+from tidelog.fsck import check
+from tidelog.records import Header, NewRecord
+from tidelog.spark.jobs.export import CORRUPT, ExportWishes, export
+from tidelog.spark.jobs.load import LoadWishes, load
+
+VALUES = [b'{"a":1,"b":"x"}', b'{"a":"no number"}', b"no json", b"\xff\xfe", None, b"", b'{"b":"y","c":9}', b"[1]"]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A topic of two partitions: numbers, and values of every kind."""
+    place = tmp_path / "logs"
+    write(place, "t", 0, [NewRecord(b"k%d" % n, value, START_MS + n, ()) for n, value in enumerate(VALUES)])
+    write(place, "t", 1, (record(number) for number in range(40)))
+    return place
+
+
+def exported(spark: SparkSession, root: Path, **wishes: Any) -> tuple[Any, list[Any]]:
+    target = str(root.parent / "out")
+    done = export(spark, [str(root)], target, ExportWishes(**wishes))
+    rows = spark.read.format(wishes.get("form", "parquet")).load(target)
+    return done, rows.where("partition = 0").orderBy("offset").collect()
+
+
+# -- export --------------------------------------------------------------------------------------------------------
+
+
+def test_records_are_exported_as_they_are(spark: SparkSession, root: Path) -> None:
+    done, rows = exported(spark, root)
+    assert (done.records, done.corrupt) == (48, 0)
+    assert [None if row.value is None else bytes(row.value) for row in rows] == VALUES
+    assert [row.offset for row in rows] == list(range(len(VALUES)))
+
+
+def test_values_as_text_leave_what_is_none_in_a_column_of_its_own(spark: SparkSession, root: Path) -> None:
+    done, rows = exported(spark, root, value="string", key="string")
+    assert done.corrupt == 1
+    assert [row.key for row in rows] == [f"k{number}" for number in range(len(VALUES))]
+    assert rows[0].value == '{"a":1,"b":"x"}'
+    assert rows[3].value is None
+    assert rows[3][CORRUPT] == "\ufffd\ufffd"
+    assert [row[CORRUPT] for row in rows if row.offset != 3] == [None] * 7
+
+
+def test_values_as_json_are_columns_and_what_does_not_fit_is_kept(spark: SparkSession, root: Path) -> None:
+    done, rows = exported(spark, root, value="json", schema="a INT, b STRING", reading={"assign": '{"t":[0]}'})
+    assert [row.value and tuple(row.value) for row in rows] == [
+        (1, "x"), None, None, None, None, None, (None, "y"), None,
+    ]  # fmt: skip
+    assert [row[CORRUPT] for row in rows] == [
+        None, '{"a":"no number"}', "no json", "\ufffd\ufffd", None, "", None, "[1]",
+    ]  # fmt: skip
+    assert (done.records, done.corrupt) == (8, 5)
+
+
+def test_a_second_run_with_a_checkpoint_adds_what_is_new(spark: SparkSession, root: Path) -> None:
+    wishes: dict[str, Any] = {"checkpoint": str(root.parent / "checkpoint"), "value": "string"}
+    done, _ = exported(spark, root, **wishes)
+    assert (done.records, done.corrupt) == (48, 1)
+    done, _ = exported(spark, root, **wishes)
+    assert done.records == 0
+    write(root, "t", 1, (record(number) for number in range(40, 47)))
+    write(root, "new", 0, (record(number) for number in range(3)))
+    done, _ = exported(spark, root, **wishes)
+    assert (done.records, done.corrupt) == (10, 0)
+    rows = spark.read.parquet(str(root.parent / "out"))
+    assert rows.count() == 58
+    assert rows.select("topic", "partition", "offset").distinct().count() == 58
+
+
+def test_other_formats_options_and_directories_pass_through(spark: SparkSession, root: Path) -> None:
+    wishes: dict[str, Any] = {"form": "json", "value": "string", "options": {"compression": "gzip"}}
+    exported(spark, root, **wishes, partition_by=["topic", "partition"])
+    files = list((root.parent / "out").glob("topic=t/partition=1/*.json.gz"))
+    assert files
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        ({"value": "json"}, "need a schema"),
+        ({"schema": "a INT"}, "--value json"),
+        ({"form": "csv"}, "csv holds no bytes"),
+        ({"checkpoint": "c", "mode": "overwrite"}, "has no meaning"),
+        ({"form": "quark"}, "quark"),
+        ({"value": "json", "schema": "a INT b"}, "Syntax error"),
+        ({"reading": {"subscribe": "u"}}, "u"),
+        ({"reading": {"startingOfsets": "earliest"}}, "startingOffsets"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(spark: SparkSession, root: Path, wishes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidRequestError, match=words) as caught:
+        exported(spark, root, **wishes)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_there_already_is_not_replaced(spark: SparkSession, root: Path) -> None:
+    exported(spark, root)
+    with pytest.raises(InvalidRequestError, match="already exists"):
+        exported(spark, root)
+    done, _ = exported(spark, root, mode="append")
+    assert done.records == 48
+
+
+# -- load ----------------------------------------------------------------------------------------------------------
+
+
+def records_of(root: Path, topic: str) -> dict[int, list[Any]]:
+    return {
+        part.partition: [(one.key, one.value, one.timestamp_ms, tuple(one.headers)) for one in part.read()]
+        for part in tidelog.open(root)[topic]
+    }
+
+
+def test_what_was_exported_is_loaded_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    logs, target = tmp_path / "logs", tmp_path / "new"
+    for partition in range(3):
+        some = (record(number, headers=[Header("a", b"%d" % number)]) for number in range(50 * partition + 10))
+        write(logs, "orders", partition, some)
+    out = str(tmp_path / "out")
+    export(spark, [str(logs)], out, ExportWishes(reading={"includeHeaders": "true", "minPartitions": "7"}))
+    done = load(spark, out, str(target), "copy", LoadWishes(partitions=3, writing={"compression": "zstd"}))
+    assert [(str(each.partition), each.first_offset, each.records) for each in done] == [
+        ("copy-0", 0, 10), ("copy-1", 0, 60), ("copy-2", 0, 110),
+    ]  # fmt: skip
+    assert records_of(target, "copy") == records_of(logs, "orders")
+    assert check(target).is_clean
+
+
+def test_rows_without_a_partition_go_where_producers_put_their_keys(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(200).selectExpr("id", "id * 2 AS twice", "timestamp_millis(id) AS at").write.json(str(tmp_path / "in"))
+    wishes = LoadWishes(
+        form="json",
+        schema="id BIGINT, twice BIGINT, at TIMESTAMP",
+        key="id",
+        value="json",
+        timestamp="at",
+        partitions=4,
+    )
+    done = load(spark, str(tmp_path / "in"), str(tmp_path / "new"), "rows", wishes)
+    assert sum(each.records for each in done) == 200
+    found = records_of(tmp_path / "new", "rows")
+    for partition, rows in found.items():
+        assert set(partition_for_keys(pa.array([key for key, *_ in rows], pa.binary()), 4).to_pylist()) == {partition}
+    key, value, time_ms, _ = found[0][0]
+    assert value.startswith(b'{"id":%s,"twice":%d,"at":' % (key, 2 * int(key)))
+    assert time_ms == int(key)
+
+
+def test_rows_without_a_key_are_dealt_out(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(300).selectExpr("CAST(id AS STRING) AS value").write.parquet(str(tmp_path / "in"))
+    done = load(spark, str(tmp_path / "in"), str(tmp_path / "new"), "rows", LoadWishes(partitions=3))
+    assert [each.records for each in done] == [100, 100, 100]
+
+
+def test_a_second_load_goes_on_behind_the_first(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(10).selectExpr("CAST(id AS STRING) AS value").coalesce(1).write.parquet(str(tmp_path / "in"))
+    load(spark, str(tmp_path / "in"), str(tmp_path / "new"), "rows", LoadWishes())
+    (again,) = load(spark, str(tmp_path / "in"), str(tmp_path / "new"), "rows", LoadWishes())
+    assert (again.first_offset, again.next_offset) == (10, 20)
+    values = [value for _, value, *_ in records_of(tmp_path / "new", "rows")[0]]
+    assert values == [b"%d" % number for number in (*range(10), *range(10))]
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        (LoadWishes(), "no column 'value'; there are id"),
+        (LoadWishes(key="idd", value="json"), "no column 'idd' for the key; there are id"),
+        (LoadWishes(value="json", writing={"compression": "quark"}), "quark"),
+    ],
+)
+def test_a_table_that_cannot_be_loaded_is_one_sentence(
+    spark: SparkSession, tmp_path: Path, wishes: LoadWishes, words: str
+) -> None:
+    spark.range(3).write.parquet(str(tmp_path / "in"))
+    with pytest.raises(InvalidRequestError, match=words):
+        load(spark, str(tmp_path / "in"), str(tmp_path / "new"), "rows", wishes)
+    assert not (tmp_path / "new" / "rows-0").exists()

@@ -1,0 +1,202 @@
+"""What is asked for, understood or refused on the driver, in one sentence. No Spark is started."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.logs import record, write
+from tidelog.errors import InvalidRequestError
+from tidelog.log.names import TopicPartition
+from tidelog.spark.bounds import Bound, Reach, ranges
+from tidelog.spark.option_table import BATCH, STREAM, WRITE, check_names, rows_for
+from tidelog.spark.option_values import OptionValues
+from tidelog.spark.places import Places
+from tidelog.spark.topics import TopicChoice
+from tidelog.view import open as open_logs
+
+
+def refused(*, match: str) -> "pytest.RaisesExc[InvalidRequestError]":
+    return pytest.raises(InvalidRequestError, match=match)
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_one() -> None:
+    with refused(match="unknown option 'startingOffset'; do you mean 'startingOffsets'"):
+        check_names({"startingOffset": "earliest"}, BATCH)
+    with refused(match="unknown option 'xyz'; known are path, paths"):
+        check_names({"xyz": "1"}, BATCH)
+
+
+def test_names_are_compared_without_case() -> None:
+    assert check_names({"STARTINGoffsets": "earliest", "includeheaders": "true"}, BATCH) == []
+
+
+def test_options_of_a_client_are_taken_and_told_of() -> None:
+    given = {"kafka.bootstrap.servers": "a:1", "groupIdPrefix": "g", "kafka.isolation.level": "read_committed"}
+    assert check_names(given, BATCH) == ["kafka.bootstrap.servers", "groupIdPrefix"]
+
+
+def test_what_has_no_place_in_a_stream_is_refused() -> None:
+    with refused(match="'endingOffsets' has no meaning for a stream"):
+        check_names({"endingOffsets": "latest"}, STREAM)
+    with refused(match="'subscribe' has no meaning for a write"):
+        check_names({"subscribe": "orders"}, WRITE)
+
+
+def test_every_option_of_the_connector_is_known() -> None:
+    names = {row.name for row in rows_for(BATCH) + rows_for(STREAM) if row.is_kafkas}
+    assert names >= {
+        "assign", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "startingTimestamp",
+        "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "failOnDataLoss",
+        "startingOffsetsByTimestampStrategy", "includeHeaders", "minPartitions", "maxRecordsPerPartition",
+        "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("minPartitions", "0", "minPartitions is a number from 1 on, not '0'"),
+        ("minPartitions", "many", "minPartitions is a number from 1 on, not 'many'"),
+        ("bytesPerPartition", "lots", "bytesPerPartition is a size such as 64m"),
+        ("maxTriggerDelay", "5 parsec", "maxTriggerDelay is a duration such as"),
+        ("checksum", "yes", "checksum is true or false, not 'yes'"),
+        ("isolationLevel", "serializable", "isolationLevel is read_uncommitted or read_committed"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_the_name_of_its_option(name: str, value: str, words: str) -> None:
+    values = OptionValues({name: value})
+    with refused(match=words):
+        if name == "minPartitions":
+            values.positive(name)
+        elif name == "bytesPerPartition":
+            values.size(name, default=1)
+        elif name == "maxTriggerDelay":
+            values.duration_ms(name, default=1)
+        elif name == "checksum":
+            values.flag(name, default=True)
+        else:
+            Reach.of(values)
+
+
+def test_sizes_and_durations_have_units() -> None:
+    values = OptionValues({"a": "64m", "b": "2 KB", "c": "30s", "d": "1500"})
+    assert (values.size("a", default=0), values.size("B", default=0)) == (64 << 20, 2048)
+    assert (values.duration_ms("c", default=0), values.duration_ms("d", default=0)) == (30_000, 1500)
+
+
+def test_without_a_path_the_error_says_what_works_in_sql() -> None:
+    with refused(match="CREATE TEMPORARY VIEW logs USING tidelog"):
+        Places.of(OptionValues({}))
+
+
+def test_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    values = OptionValues({"paths": '["a", "s3a://bucket/b"]', "path": "c, s3n://bucket/d ,file:/e"})
+    assert Places.of(values).paths == (
+        f"{tmp_path}/a", "s3://bucket/b", f"{tmp_path}/c", "s3://bucket/d", "/e",
+    )  # fmt: skip
+
+
+def test_a_directory_with_a_comma_in_its_name_is_one_path(tmp_path: Path) -> None:
+    (tmp_path / "a,b").mkdir()
+    assert Places.of(OptionValues({"path": f"{tmp_path}/a,b"})).paths == (f"{tmp_path}/a,b",)
+
+
+def test_options_of_a_file_system_are_numbers_and_flags_too() -> None:
+    values = OptionValues({"path": "s3://b", "storage.anonymous": "true", "storage.connect_timeout": "3"})
+    assert dict(Places.of(values).storage) == {"anonymous": True, "connect_timeout": 3}
+
+
+def test_a_missing_path_says_which_machine_has_looked(tmp_path: Path) -> None:
+    import socket
+
+    with refused(match=f"does not exist .looked for on {socket.gethostname()}"):
+        Places.of(OptionValues({"path": f"{tmp_path}/nothing"})).open()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for topic, partition, count in (
+        ("orders", 0, 40),
+        ("orders", 1, 20),
+        ("other", 0, 10),
+        ("__consumer_offsets", 0, 1),
+    ):
+        write(tmp_path, topic, partition, (record(number) for number in range(count)))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("options", "chosen"),
+    [
+        ({"subscribe": "orders, other"}, ["orders-0", "orders-1", "other-0"]),
+        ({"subscribePattern": "the"}, ["other-0"]),
+        ({"assign": '{"orders":[1,7]}'}, ["orders-1"]),
+        ({}, ["orders-0", "orders-1", "other-0"]),
+        ({"subscribe": "__consumer_offsets"}, ["__consumer_offsets-0"]),
+    ],
+)
+def test_topics_are_chosen(root: Path, options: dict[str, str], chosen: list[str]) -> None:
+    found = TopicChoice.of(OptionValues(options)).choose(open_logs(root))
+    assert [f"{topic}-{number}" for topic, number in found] == chosen
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"subscribe": "orders", "assign": "{}"}, "subscribe and assign are given"),
+        ({"subscribe": " , "}, "names no topic"),
+        ({"subscribe": ""}, "subscribe is empty"),
+        ({"subscribePattern": "("}, "no regular expression"),
+        ({"assign": "[1]"}, "assign is written"),
+        ({"assign": '{"a":["b"]}'}, "assign is written"),
+        ({"subscribe": "order"}, "no topic 'order' .* do you mean 'orders'"),
+    ],
+)
+def test_a_wrong_choice_of_topics_is_refused(root: Path, options: dict[str, str], words: str) -> None:
+    with refused(match=words):
+        TopicChoice.of(OptionValues(options)).choose(open_logs(root))
+
+
+def found(root: Path, options: dict[str, str]) -> dict[str, tuple[int, int]]:
+    values = OptionValues({"subscribe": "orders", **options})
+    logs = open_logs(root)
+    starting, ending = Bound.starting(values, default="earliest"), Bound.ending(values)
+    starting.ensure_fits(ending)
+    lost: list[str] = []
+    got = ranges(logs, TopicChoice.of(values).choose(logs), starting, ending, Reach(), lost.append)
+    assert not lost
+    return {str(one.partition): (one.first, one.limit) for one in got}
+
+
+def test_bounds_come_to_offsets(root: Path) -> None:
+    assert found(root, {}) == {"orders-0": (0, 40), "orders-1": (0, 20)}
+    assert found(root, {"startingOffsets": '{"orders":{"0":5,"1":-2}}'}) == {"orders-0": (5, 40), "orders-1": (0, 20)}
+    assert found(root, {"startingTimestamp": "1700000002500", "endingTimestamp": "1700000004900"}) == {
+        "orders-0": (10, 20),
+        "orders-1": (10, 20),
+    }
+
+
+def test_partitions_with_nothing_to_read_are_left_out(root: Path) -> None:
+    assert found(root, {"startingOffsets": '{"orders":{"0":5,"1":20}}'}) == {"orders-0": (5, 40)}
+
+
+def test_two_bounds_must_name_the_same_partitions(root: Path) -> None:
+    with refused(match="both name the same partitions"):
+        found(root, {"startingOffsets": '{"orders":{"0":5}}', "endingOffsets": '{"orders":{"0":5,"1":6}}'})
+
+
+def test_offsets_that_are_gone_are_told_of(root: Path) -> None:
+    logs = open_logs(root)
+    lost: list[str] = []
+    [one] = ranges(
+        logs,
+        [TopicPartition("other", 0)],
+        Bound("offsets", "startingOffsets", by_partition=((TopicPartition("other", 0), 2),)),
+        Bound("offsets", "endingOffsets", by_partition=((TopicPartition("other", 0), 99),)),
+        Reach(),
+        lost.append,
+    )
+    assert (one.first, one.limit) == (2, 10)
+    assert lost == ["other-0 ends with offset 10, before 99"]
