@@ -1,4 +1,4 @@
-"""`python -m bench [decode] [encode] [scan] [log] [compaction] [dump] [fsck] [manager] [spark] [start]`: all, or some."""
+"""`python -m bench [PART ...]`: all parts, or some: decode encode scan log compaction dump fsck manager spark start."""
 
 import sys
 
