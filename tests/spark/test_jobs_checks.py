@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.golden.corpus import case
 from tests.spark.logs import record, write
 from tidelog.errors import InvalidRequestError, StorageError
-from tidelog.fsck import check
+from tidelog.fsck import check, repair
 from tidelog.fsck.diff import DiffOptions
 from tidelog.fsck.diff import diff as plain_diff
 from tidelog.fsck.segment_scan import scan_segment
@@ -106,6 +106,19 @@ def test_a_segment_of_another_partition_is_recognised_across_tasks(tmp_path: Pat
     expected = check(tmp_path).to_dict()
     assert "SEG-DOUBT" in {finding["code"] for finding in expected["findings"]}
     assert verify(spark, tmp_path).to_dict() == expected
+
+
+def test_what_a_repair_has_left_to_people_is_recalled(tmp_path: Path, spark: SparkSession) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(case("kafka-4.3/1-codecs") / "image", root)
+    logs = [next((root / name).glob("*.log")) for name in ("j-gzip-0", "j-lz4-0")]
+    one, other = (log.read_bytes() for log in logs)
+    logs[0].write_bytes(other)
+    logs[1].write_bytes(one)
+    repair(root)
+    expected = check(root).to_dict()
+    assert any("was in doubt when it was repaired" in finding["message"] for finding in expected["findings"])
+    assert verify(spark, root).to_dict() == expected
 
 
 def test_a_segment_that_cannot_be_read_is_told_as_fsck_tells_it(tmp_path: Path, spark: SparkSession) -> None:

@@ -14,7 +14,7 @@ every root has a directory of its own, and nothing in one is written over.
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from tidelog.fsck.rehearsal import CHUNK, copy_range
 from tidelog.log.files import FileLock, FileSystem, ReadFile, ReadFileSystem, join, opened, parent_of, read_whole
 from tidelog.log.names import LOCK_FILE
 
-__all__ = ["MANIFEST", "Notice", "Quarantine", "Remembered", "explained_offsets", "quarantine_of", "remembered"]
+__all__ = ["MANIFEST", "Notice", "Quarantine", "Remembered", "quarantine_of", "remembered"]
 
 MANIFEST = "manifest.jsonl"
 _STAMP = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z")
@@ -56,11 +56,6 @@ def quarantine_of(fs: ReadFileSystem, root: str, wanted: str | None = None) -> s
     if f"{directory}/".startswith(f"{root.rstrip('/')}/"):
         raise InvalidRequestError(f"{wanted} lies in {root}, where Kafka refuses it: name a quarantine outside")
     return directory
-
-
-def explained_offsets(fs: ReadFileSystem, directory: str, root: str) -> Mapping[str, Sequence[tuple[int, int]]]:
-    """The offsets that repairs of a root have taken out, by the name of the partition directory."""
-    return {name: known.missing for name, known in remembered(fs, directory, root).items() if known.missing}
 
 
 def remembered(fs: ReadFileSystem, directory: str, root: str) -> Mapping[str, Remembered]:

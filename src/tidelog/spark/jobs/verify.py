@@ -24,7 +24,7 @@ from tidelog.fsck.doubts import _LIKENESS, note_twins
 from tidelog.fsck.findings import Finding, Report, Severity
 from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.fsck.places import PartitionPlace, find_places
-from tidelog.fsck.quarantine import explained_offsets, quarantine_of
+from tidelog.fsck.quarantine import Remembered, quarantine_of, remembered
 from tidelog.fsck.root_files import LogEnds, RootFiles
 from tidelog.fsck.segment_facts import Batches, SegmentFacts
 from tidelog.fsck.topic_ids import note_topic_ids
@@ -106,6 +106,7 @@ def verify(
         )
         report.add(root.notes.findings)
     for one in checks:
+        one.recall()
         report.add(one.notes.findings)
     report.counts.update(roots=len(plan.roots), partitions=len(checks))
     report.sort()
@@ -123,19 +124,21 @@ def _planned(names: list[str], deep: bool, quarantine: str | None) -> tuple[_Pla
         roots.append(root)
         kept = quarantine_of(fs, place.path, quarantine)
         try:
-            explained = explained_offsets(fs, kept, place.path)
+            memory = remembered(fs, kept, place.path)
         except StorageError as error:
-            root.notes.add("FILE-READ", kept, str(error), severity=Severity.WARNING)
-            explained = {}
+            root.notes.add_unreadable(kept, error, severity=Severity.WARNING)
+            memory = {}
         for partition in place.partitions:
             if is_delete_directory(partition.name):
                 continue
-            known = tuple(explained.get(partition.name, ()))
+            known = memory.get(partition.name, Remembered())
             try:
-                checks.append(PartitionCheck(fs, partition, root, deep=deep, explained=known))
-                places.append(_Place(partition, number, known))
+                checks.append(
+                    PartitionCheck(fs, partition, root, deep=deep, explained=known.missing, notices=known.notices)
+                )
+                places.append(_Place(partition, number, known.missing))
             except StorageError as error:
-                root.notes.add("FILE-READ", partition.path, str(error), partition=partition.topic_partition)
+                root.notes.add_unreadable(partition.path, error, partition=partition.topic_partition)
     return _Plan(roots, places, deep), checks
 
 
