@@ -1,6 +1,5 @@
 """The batch source: planned once per `load`, on the driver; read by the tasks."""
 
-import logging
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -13,8 +12,6 @@ from tidelog.spark.row_schema import RowSchema
 from tidelog.spark.task_reader import read_task
 
 __all__ = ["BatchReader"]
-
-_log = logging.getLogger("tidelog.spark")
 
 
 class BatchReader(DataSourceReader):

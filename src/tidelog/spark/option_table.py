@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tidelog.errors import InvalidRequestError
 
-__all__ = ["BATCH", "STREAM", "WRITE", "OptionRow", "check_names", "rows_for", "without_case"]
+__all__ = ["BATCH", "STREAM", "WRITE", "OptionRow", "check_names", "rows_for"]
 
 BATCH, STREAM, WRITE = "batch", "stream", "write"
 _READ = (BATCH, STREAM)
@@ -83,11 +83,6 @@ _BY_NAME = {row.name.lower(): row for row in OPTIONS}
 def rows_for(where: str) -> list[OptionRow]:
     """The options that count for one way of use."""
     return [row for row in OPTIONS if where in row.where]
-
-
-def without_case(options: Mapping[str, str]) -> dict[str, str]:
-    """Options by their names in small letters."""
-    return {name.lower(): value for name, value in options.items()}
 
 
 def check_names(options: Mapping[str, str], where: str) -> list[str]:

@@ -189,7 +189,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if limit < first:
                 options.report_loss(f"{partition} goes back from offset {first} to {limit}: it was made anew")
                 continue
-            wanted.append(kept(OffsetRange(partition, first, limit), logs[partition], options.reach, self._loss))
+            one = OffsetRange(partition, first, limit)
+            wanted.append(kept(one, logs[partition], options.reach, options.report_loss))
         tasks = plan_tasks(
             logs,
             [one for one in wanted if one.first < one.limit],
@@ -198,9 +199,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             skip_damage=options.skip_damage,
         )
         return list(tasks)
-
-    def _loss(self, what: str) -> None:
-        self._options.report_loss(what)
 
     def _first_of_new(self, partition: TopicPartition) -> int:
         """A partition that is new begins with 0; if it does not, something of it was missed."""
