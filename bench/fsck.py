@@ -24,7 +24,7 @@ from tidelog.kernels.headers import scan_headers
 from tidelog.log import LogConfig, UnifiedLog
 
 _SEGMENTS = 4
-_WINDOW = 512 << 10
+_WINDOW = 1 << 20
 _COPIED = 256_000_000
 _TURNS = 7
 

@@ -1,12 +1,13 @@
 """Reading a `.log` file from its first byte to its last: which batches are sound, and where there is something else.
 
-The file is skimmed in windows small enough to stay in a core's cache, one call of a kernel each: it compares checksums,
+The file is skimmed in windows small enough to stay in a core's cache, by a kernel: it reads them, compares checksums,
 with `deep` walks over every record, and notes the headers. Whatever is out of the ordinary (damage, old formats,
 compressed records to be walked over, a torn end) is read the long way, which alone would come to the same result. What
 is known of the sound batches is kept in columns, 80 bytes a batch, for everything that is compared with the log
 afterwards.
 """
 
+import threading
 from collections.abc import Callable
 from mmap import PAGESIZE, mmap
 from typing import Any
@@ -19,7 +20,15 @@ from tidelog.kernels.buffers import address_of
 from tidelog.kernels.decode import ROW_SIZE
 from tidelog.kernels.headers import BATCH_ROW, HeaderScan, Seen, StopReason, check_headers, scan_headers
 from tidelog.kernels.memory import SLACK
-from tidelog.kernels.record_walk import COLUMNS, BatchVerdict, header_columns, look_through, verdict_of, walk_records
+from tidelog.kernels.record_walk import (
+    COLUMNS,
+    BatchVerdict,
+    header_columns,
+    look_through,
+    look_through_file,
+    verdict_of,
+    walk_records,
+)
 from tidelog.log.batch_info import CONTROL, TRANSACTIONAL, BatchInfo, batch_info
 from tidelog.log.batch_windows import BatchWindow
 from tidelog.log.files import ReadFile
@@ -34,7 +43,7 @@ from tidelog.view.resync import Resync, is_zero
 __all__ = ["Batches", "Damage", "ProducerStep", "SegmentFacts", "scan_segment"]
 
 _WINDOW = 2 << 20
-_IN_CACHE = 512 << 10  # bytes that a core still has near when they have been read
+_IN_CACHE = 1 << 20  # bytes that a core still has near when they have been read
 _USUAL_BATCH = 4096
 _TOLD_AT_ONCE = 4 << 20
 _REPLAYED_AT_ONCE = 1024
@@ -73,7 +82,7 @@ class _Scan:
         self._told = 0
 
     def run(self, window: int, *, quick: bool) -> SegmentFacts:
-        room = _Room(min(window, _IN_CACHE))
+        room = _room(min(window, _IN_CACHE))
         position = 0
         while position < self._size:
             if quick:
@@ -94,22 +103,14 @@ class _Scan:
     # -- sound batches -------------------------------------------------------------------------------------------
 
     def _skim(self, position: int, room: "_Room") -> tuple[int, "_Room"]:
-        """Look through the file, one call for each window, as far as nothing is out of the ordinary.
+        """Look through the file as far as nothing is out of the ordinary.
 
         Gives back where that ends, and the room for the next time: it grows where batches are larger than windows.
         """
-        headers, deep = self._headers, int(self._deep)
-        read_into, look = self._file.read_into, look_through.compiled
         at = position - position % PAGESIZE  # where the window begins
         while True:
-            left = self._size - at
-            size = read_into(at, room.window if left >= room.size else room.window[:left])
-            rows, positions = headers.room_for(room.most_batches)
-            found, end, is_odd = look(room.address, position - at, size, at, rows, positions, deep)
-            headers.count += found
-            position = at + end
-            at += size
-            if is_odd or at >= self._size or size < room.size:
+            position, at, is_over = self._look_on(position, at, room)
+            if is_over or at >= self._size:
                 return position, room
             if at - position > room.size:
                 if room.size >= _WINDOW:
@@ -117,6 +118,24 @@ class _Scan:
                 room, at = _Room(2 * room.size), position - position % PAGESIZE
             elif position - self._told >= _TOLD_AT_ONCE:
                 self._tell(position)
+
+    def _look_on(self, position: int, at: int, room: "_Room") -> tuple[int, int, bool]:
+        """Look through the next windows: where the next batch begins, what was read up to, and whether that is all."""
+        headers, deep = self._headers, int(self._deep)
+        if self._file.descriptor is None:
+            window = room.window[: self._size - at]
+            rows, positions = headers.room_for(room.most_batches)
+            size = self._file.read_into(at, window)
+            found, end, is_odd = look_through(room.address, position - at, size, at, rows, positions, deep)
+            headers.count += found
+            return at + end, at + size, bool(is_odd) or size < len(window)
+        stop = min(self._size, at + _TOLD_AT_ONCE)
+        rows, positions = headers.room_for((stop - position) // BATCH_HEADER_SIZE + 1)
+        found, position, at, is_odd = look_through_file(
+            self._file.descriptor, at, stop, position, room.address, room.size, rows, positions, deep
+        )
+        headers.count += found
+        return position, at, bool(is_odd)
 
     def _read_on(self, position: int, window: int) -> int:
         """Take in what is at the start of a window, whatever it is; where to go on."""
@@ -313,11 +332,23 @@ class _Room:
     """
 
     def __init__(self, least: int) -> None:
+        self.asked_for = least
         self.size = -(-least // PAGESIZE) * PAGESIZE
         memory = memoryview(mmap(-1, 2 * self.size + SLACK))  # a walk may read a little behind the last record
         self.window = memory[self.size : 2 * self.size]
         self.address, _ = address_of(self.window)
         self.most_batches = 2 * self.size // BATCH_HEADER_SIZE + 1
+
+
+_rooms = threading.local()
+
+
+def _room(size: int) -> _Room:
+    """Room of this thread for windows of a size. It is kept: the system takes its time to give out pages."""
+    room: _Room | None = getattr(_rooms, "last", None)
+    if room is None or room.asked_for != size:
+        room = _rooms.last = _Room(size)
+    return room
 
 
 class _Headers:

@@ -30,12 +30,22 @@ from tidelog.kernels.memory import (
     word_at,
 )
 from tidelog.kernels.runtime import inlined, inner, kernel
+from tidelog.kernels.system import read_at
 from tidelog.kernels.varint import fold, varint_at, varlong_at
 from tidelog.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER_SIZE, MAGIC, PREFIX_SIZE, RecordBatch
 from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC
 from tidelog.records.compression import Codec
 
-__all__ = ["COLUMNS", "BatchVerdict", "RecordWalk", "header_columns", "look_through", "verdict_of", "walk_records"]
+__all__ = [
+    "COLUMNS",
+    "BatchVerdict",
+    "RecordWalk",
+    "header_columns",
+    "look_through",
+    "look_through_file",
+    "verdict_of",
+    "walk_records",
+]
 
 
 class BatchVerdict(IntEnum):
@@ -177,8 +187,8 @@ def walk(headers: int, bodies: int, batches: int, verify: int, verdicts: int) ->
     return records
 
 
-@kernel("UniTuple(int64, 3)(int64, int64, int64, int64, int64, int64, int64)")
-def look_through(
+@inner
+def look_on(
     window: int, start: int, end: int, position: int, rows: int, positions: int, deep: int
 ) -> tuple[int, int, int]:
     """Take in the batches between two places of a window whose first byte stands at `position` of a file.
@@ -213,6 +223,41 @@ def look_through(
     if 0 < left <= end:
         copy_bytes(window - left, address, left)
     return found, address - window, 0
+
+
+@kernel("UniTuple(int64, 3)(int64, int64, int64, int64, int64, int64, int64)")
+def look_through(
+    window: int, start: int, end: int, position: int, rows: int, positions: int, deep: int
+) -> tuple[int, int, int]:
+    """`look_on`, from Python."""
+    return look_on(window, start, end, position, rows, positions, deep)
+
+
+@kernel("UniTuple(int64, 4)(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+def look_through_file(
+    descriptor: int, at: int, stop: int, position: int, window: int, size: int, rows: int, positions: int, deep: int
+) -> tuple[int, int, int, int]:
+    """`look_on` through one window of `size` bytes after the other, from `at` in an open file up to `stop`.
+
+    The next batch begins at `position`. What there is of it before `at` stands before the window. It ends early where
+    there is less to read than there should be, behind a window in which no batch ends, and at anything odd.
+
+    Gives back how many batches there were, where the next one begins, up to where was read, and whether it is odd.
+    """
+    found = 0
+    while at < stop:
+        wanted = min(size, stop - at)
+        if read_at(descriptor, window, wanted, at) != wanted:
+            return found, position, at, 1
+        some, end, is_odd = look_on(
+            window, position - at, wanted, at, rows + found * ROW_SIZE, positions + found * 8, deep
+        )
+        found += some
+        position = at + end
+        at += wanted
+        if is_odd or at - position > size:
+            return found, position, at, is_odd
+    return found, position, at, 0
 
 
 @kernel("int64(int64, int64, int64, int64)")

@@ -1,19 +1,22 @@
 """The ends of many logs, watched: what a stream asks for a hundred times a second.
 
-A listing is as old as `refresh_ms` at most. On a local disk looking again means a stat of each active segment, which
-grows, and every few looks one of each directory, in which segments and partitions come and go; only what has changed is
-opened. An object store has nothing like it: there everything is listed anew, less often.
+A listing is as old as `refresh_ms` at most. On a local disk looking again means to ask for the size of each active
+segment, which grows (segment_ends.py), and every few looks for the state of each directory, in which segments and
+partitions come and go; only what has changed is opened. An object store has nothing like it: there everything is listed
+anew, less often.
 """
 
 import os
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from tidelog.errors import StorageError
+from tidelog.errors import StorageError, TidelogError
 from tidelog.log.names import HIGH_WATERMARK_CHECKPOINT, LOG_SUFFIX, TopicPartition
 from tidelog.spark.bounds import Reach
 from tidelog.spark.places import Places
+from tidelog.spark.segment_ends import Path, SegmentEnds, State, state_of
 from tidelog.spark.topics import TopicChoice
 from tidelog.view.log_dirs import LogDirView
 
@@ -23,28 +26,17 @@ LOCAL_REFRESH_MS = 200
 REMOTE_REFRESH_MS = 30_000
 _LOOKS_A_DIRECTORY = 5  # so often are segments looked at for each look at directories
 
-_State = tuple[int, ...]
-
 
 class _Seen(NamedTuple):
     """What a partition looked like, and where its log ended then. Its copies count as one."""
 
-    directories: tuple["_Path", ...]
-    segments: tuple["_Path", ...]  # the active ones
-    state: _State
-    segment_state: _State
+    directories: tuple[Path, ...]
+    state: State
     end: int
 
 
-class _Path(NamedTuple):
-    """A path as the system finds it fastest: from an open directory."""
-
-    directory: int
-    name: str
-
-
 class Watch:
-    """The partitions that are chosen of some directories, and their ends."""
+    """The partitions that are chosen of some directories, and their ends. `most_open` is as for `SegmentEnds`."""
 
     def __init__(
         self,
@@ -53,6 +45,7 @@ class Watch:
         reach: Reach,
         refresh_ms: int,
         clock: Callable[[], float] = time.monotonic,
+        most_open: int | None = None,
     ) -> None:
         self._places = places
         self._topics = topics
@@ -63,9 +56,11 @@ class Watch:
         self._looked_at = 0.0
         self._looks = 0
         self._open_roots: dict[str, int] = {}
-        self._roots: _State = ()
+        self._segments = SegmentEnds(most_open)
+        self._roots: State = ()
         self._seen: dict[TopicPartition, _Seen] = {}
         self._ends: dict[TopicPartition, int] = {}  # another one whenever something has changed
+        weakref.finalize(self, _let_go, self._open_roots, self._segments)
 
     @property
     def logs(self) -> LogDirView:
@@ -96,10 +91,9 @@ class Watch:
         return max(0.0, self._looked_at + self._refresh_s - self._clock())
 
     def close(self) -> None:
-        """Let go of the roots."""
-        for descriptor in self._open_roots.values():
-            os.close(descriptor)
-        self._open_roots, self._logs = {}, None
+        """Let go of everything that is open."""
+        _let_go(self._open_roots, self._segments)
+        self._logs = None
 
     def _look(self, *, everything: bool) -> None:
         started = self._clock()
@@ -118,47 +112,69 @@ class Watch:
         assert self._logs is not None
         if not self._places.is_remote:
             self._roots = self._state_of_roots()
-        self._seen = {partition: self._opened(partition) for partition in self._topics.choose(self._logs)}
-        self._ends = {partition: seen.end for partition, seen in self._seen.items()}
+        self._take(self._topics.choose(self._logs), {})
 
     def _take_changed(self, *, with_directories: bool) -> None:
         """Open what does not look as it did; if partitions have come or gone, those too."""
         assert self._logs is not None
-        changed = {p for p, seen in self._seen.items() if _state(seen.segments) != seen.segment_state}
-        are_roots_changed = False
+        changed, roots = self._segments.changed(thoroughly=with_directories), self._roots
         if with_directories:
-            changed |= {p for p, seen in self._seen.items() if _state(seen.directories) != seen.state}
-            are_roots_changed = self._state_of_roots() != self._roots
-        if not changed and not are_roots_changed:
+            changed |= {p for p, seen in self._seen.items() if state_of(seen.directories) != seen.state}
+            roots = self._state_of_roots()
+        if not changed and roots == self._roots:
             return
         self._logs = self._logs.refresh()
-        if are_roots_changed:
-            self._roots = self._state_of_roots()
+        known = self._seen
+        if roots != self._roots or not changed.issubset(self._logs.partitions):
+            sees_all = roots != self._roots and self._sees_watermarks
+            self._roots = roots
             present = self._topics.choose(self._logs)
-            changed = {p for p in present if p not in self._seen or p in changed or self._sees_watermarks}
-            self._seen = {p: self._seen[p] for p in present if p in self._seen}
-        for partition in changed:
-            self._seen[partition] = self._opened(partition)
-        self._seen = dict(sorted(self._seen.items()))
-        self._ends = {partition: seen.end for partition, seen in self._seen.items()}
+            for partition in known.keys() - present:
+                self._segments.drop(partition)
+            known = {p: known[p] for p in present if p in known}
+            changed = {p for p in present if p not in known or p in changed or sees_all}
+        self._take(changed, known)
 
-    def _opened(self, partition: TopicPartition) -> _Seen:
-        """A partition as it is now; what changes while it is opened is seen the next time."""
+    def _take(self, opened: Iterable[TopicPartition], known: dict[TopicPartition, _Seen]) -> None:
+        """Let what is seen be what is known, with some partitions opened anew."""
         assert self._logs is not None
-        if self._places.is_remote:
-            return _Seen((), (), (), (), self._reach.limit(self._logs[partition]))
-        directories, segments = [], []
-        for copy in self._logs.copies(*partition):
-            directories.append(self._path(copy.path))
-            names = [name for name in os.listdir(copy.path) if name.endswith(LOG_SUFFIX)]
-            if names:
-                segments.append(self._path(f"{copy.path}/{max(names)}"))
-        state, segment_state = _state(directories), _state(segments)
-        return _Seen(
-            tuple(directories), tuple(segments), state, segment_state, self._reach.limit(self._logs[partition])
-        )
+        seen = dict(known)
+        directories = {} if self._places.is_remote else self._directories()
+        states = {partition: self._follow(partition, directories.get(partition, [])) for partition in opened}
+        if any(len(directories.get(partition, [])) > 1 for partition in states):
+            self._logs = self._logs.refresh()  # to choose among copies their ends were read, before they were followed
+        for partition, (paths, state) in states.items():
+            try:
+                seen[partition] = _Seen(paths, state, self._reach.limit(self._logs[partition]))
+            except TidelogError:
+                if self._places.is_remote or any(map(os.path.isdir, directories.get(partition, []))):
+                    raise
+                seen.pop(partition, None)  # deleted while it was opened
+                self._segments.drop(partition)
+        self._seen = dict(sorted(seen.items()))
+        self._ends = {partition: each.end for partition, each in self._seen.items()}
 
-    def _path(self, path: str) -> _Path:
+    def _follow(self, partition: TopicPartition, directories: list[str]) -> tuple[tuple[Path, ...], State]:
+        """Have the active segments of a partition followed; its directories, and what they looked like before that.
+
+        What is written from here on is seen by a later look, so the end of the log is read after it.
+        """
+        paths = tuple(map(self._path, directories))
+        state = state_of(paths)
+        active = [self._path(path) for path in map(_active_segment, directories) if path]
+        self._segments.follow(partition, active)
+        return paths, state
+
+    def _directories(self) -> dict[TopicPartition, list[str]]:
+        """Where the copies of each partition lie, without a look into them."""
+        assert self._logs is not None
+        found: dict[TopicPartition, list[str]] = {}
+        for root in self._logs.roots:
+            for directory in root.logs:
+                found.setdefault(directory.topic_partition, []).append(f"{root.path}/{directory.name}")
+        return found
+
+    def _path(self, path: str) -> Path:
         assert self._logs is not None
         root = next(root.path for root in self._logs.roots if path.startswith(f"{root.path}/"))
         if root not in self._open_roots:
@@ -166,29 +182,29 @@ class Watch:
                 self._open_roots[root] = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except OSError as error:
                 raise StorageError(f"{root}: {error.strerror}") from error
-        return _Path(self._open_roots[root], path[len(root) + 1 :])
+        return Path(self._open_roots[root], path[len(root) + 1 :])
 
     @property
     def _sees_watermarks(self) -> bool:
         return self._reach.end_bound == "highWatermark"
 
-    def _state_of_roots(self) -> _State:
+    def _state_of_roots(self) -> State:
         """What tells that partitions come and go, and to whom it matters that the high watermark has moved."""
         assert self._logs is not None
         names = (".", HIGH_WATERMARK_CHECKPOINT) if self._sees_watermarks else (".",)
-        return _state([self._path(f"{root.path}/{name}") for root in self._logs.roots for name in names])
+        return state_of([self._path(f"{root.path}/{name}") for root in self._logs.roots for name in names])
 
 
-def _state(paths: tuple[_Path, ...] | list[_Path]) -> _State:
-    """What changes when something is written to some paths."""
-    found: list[int] = []
-    for directory, name in paths:
-        try:
-            stat = os.stat(name, dir_fd=directory)
-        except FileNotFoundError:
-            found.append(-1)
-        except OSError as error:
-            raise StorageError(f"{name}: {error.strerror}") from error
-        else:
-            found += (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-    return tuple(found)
+def _active_segment(directory: str) -> str | None:
+    """The path of the last segment of a partition; None if there is none, or no such directory any more."""
+    try:
+        names = [name for name in os.listdir(directory) if name.endswith(LOG_SUFFIX)]
+    except FileNotFoundError:
+        return None
+    return f"{directory}/{max(names)}" if names else None
+
+
+def _let_go(roots: dict[str, int], segments: SegmentEnds) -> None:
+    segments.close()
+    while roots:
+        os.close(roots.popitem()[1])
