@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests.fsck.roots import metadata_log
 from tests.fsck.roots_on_disk import a_root, contents, flip, segment
@@ -13,11 +15,14 @@ from tests.fsck.test_repair import manifest
 from tests.fsck.world import CONFIG, NOW
 from tests.log.segments_language import batch
 from tidelog.fsck import check, plan_repair
-from tidelog.fsck.index_check import check_offset_index
+from tidelog.fsck.index_check import check_offset_index, steps_between
 from tidelog.fsck.index_spacing import IndexSpacing
 from tidelog.fsck.mending import RepairResult, repair
 from tidelog.fsck.notes import Notes
+from tidelog.fsck.segment_facts import Batches, SegmentFacts
 from tidelog.fsck.segment_scan import scan_segment
+from tidelog.kernels.index_check import steps_of_index
+from tidelog.kernels.record_walk import COLUMNS
 from tidelog.log import LogConfig, ManualClock, UnifiedLog
 from tidelog.log.local_files import LocalFileSystem
 
@@ -152,23 +157,57 @@ def _spacing_of(directory: Path) -> IndexSpacing:
     file = LocalFileSystem().open(str(directory / f"{0:020}.log"))
     facts = scan_segment(file, 0)
     index = directory / f"{0:020}.index"
-    positions = check_offset_index(Notes(None), str(index), index.read_bytes(), facts, is_open=False)
-    assert positions is not None
+    data = index.read_bytes()
+    steps = check_offset_index(Notes(None), str(index), data, facts, is_open=False)
+    assert steps is not None
+    assert steps == check_offset_index(Notes(None), str(index), data, facts, is_open=False, quick=False)
     spacing = IndexSpacing()
-    spacing.take(positions, facts.batches)
+    spacing.take(steps)
     return spacing
 
 
 def test_a_broker_that_was_restarted_makes_no_interval_too_large() -> None:
     starts = np.arange(0, 10_000, 100)
-    batches = np.zeros(len(starts), [("position", "i8")])
-    batches["position"] = starts
+    positions = np.array([300, 600, 1500, 1800])  # it was restarted between the second and the third
+    steps = steps_between(positions, starts)
+    assert steps is not None
+    entries = np.array([(position, position) for position in positions.tolist()], ">i4")
+    assert steps_of_index(entries, 0, starts, starts) == steps
     spacing = IndexSpacing()
-    spacing.take(np.array([300, 600, 1500, 1800]), batches)  # it was restarted between the second and the third
+    spacing.take(steps)
     assert spacing.interval(DEFAULT_INTERVAL) == 299
 
 
 def test_an_index_without_entries_tells_nothing() -> None:
-    spacing = IndexSpacing()
-    spacing.take(np.array([], np.int64), np.zeros(3, [("position", "i8")]))
-    assert spacing.interval(DEFAULT_INTERVAL) is None
+    assert steps_between(np.array([], np.int64), np.arange(3)) is None
+    assert IndexSpacing().interval(DEFAULT_INTERVAL) is None
+
+
+@given(
+    gaps=st.lists(st.integers(1, 5), min_size=1, max_size=12),
+    indexed=st.sets(st.integers(0, 11), min_size=1),
+    harm=st.none() | st.tuples(st.integers(0, 11), st.integers(0, 1), st.integers(-5, 5)),
+)
+@example(gaps=[4, 4, 4], indexed={1, 2}, harm=(1, 0, -1))
+@example(gaps=[4, 4, 4], indexed={1, 2}, harm=(1, 0, 1))
+@example(gaps=[4, 4, 4], indexed={1, 2}, harm=(0, 1, 4))
+def test_the_kernel_finds_an_index_right_where_the_words_do(
+    gaps: list[int], indexed: set[int], harm: tuple[int, int, int] | None
+) -> None:
+    starts = np.cumsum([0, *gaps[:-1]])
+    facts = SegmentFacts("log", 10, int(sum(gaps)))
+    columns = np.zeros((len(COLUMNS), len(gaps)), np.int64)
+    for name, column in (("position", starts), ("size", gaps), ("first", starts + 10), ("last", starts + 10)):
+        columns[COLUMNS.index(name)] = column
+    columns[COLUMNS.index("magic")] = 2
+    facts.batches = Batches(columns)
+    named = starts[[batch for batch in sorted(indexed) if batch < len(gaps)]]
+    entries = np.stack([named, named], axis=1).astype(">i4")
+    if harm is not None and len(entries):
+        entries[harm[0] % len(entries), harm[1]] += harm[2]
+    results = []
+    for quick in (True, False):
+        notes = Notes(None)
+        steps = check_offset_index(notes, "index", entries.tobytes(), facts, is_open=False, quick=quick)
+        results.append((steps, [(finding.code, finding.message) for finding in notes.findings]))
+    assert results[0] == results[1]

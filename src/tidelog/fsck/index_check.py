@@ -14,9 +14,10 @@ import numpy as np
 
 from tidelog.fsck.notes import Notes
 from tidelog.fsck.segment_facts import Batches, SegmentFacts
+from tidelog.kernels.index_check import Steps, steps_of_index
 from tidelog.records.batch import MAGIC
 
-__all__ = ["check_offset_index", "check_time_index"]
+__all__ = ["check_offset_index", "check_time_index", "steps_between"]
 
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY = np.dtype([("time", ">i8"), ("offset", ">i4")])
@@ -27,15 +28,24 @@ _UNKNOWN_USUAL = 1 << 20
 Rows = np.ndarray[Any, np.dtype[Any]]
 
 
-def check_offset_index(notes: Notes, path: str, data: bytes, facts: SegmentFacts, *, is_open: bool) -> Rows | None:
+def check_offset_index(
+    notes: Notes, path: str, data: bytes, facts: SegmentFacts, *, is_open: bool, quick: bool = True
+) -> Steps | None:
     """Compare an `.index` with its segment. `is_open`: zeros at its end are room for more.
 
-    Gives the positions that its entries name; None if they are not to be believed.
+    Gives the steps between its entries; None if there are none that are to be believed. `quick` is how it is always
+    done; without it the result is the same.
     """
     entries = _written(notes, "IDX", path, data, _OFFSET_ENTRY, is_open)
     batches = facts.batches
     if entries is None:
         return None
+    if quick and len(entries):
+        steps = steps_of_index(entries, facts.base_offset, batches["position"], batches["last"])
+        if steps is not None:
+            if not is_open:
+                _note_stale(notes, path, len(entries), int(entries["position"][-1]), steps.longest, facts)
+            return steps
     offsets = entries["offset"].astype(np.int64) + facts.base_offset
     positions = entries["position"].astype(np.int64)
     if not _increases(notes, "IDX-ORDER", path, offsets, _OFFSET_ENTRY.itemsize):
@@ -62,9 +72,24 @@ def check_offset_index(notes: Notes, path: str, data: bytes, facts: SegmentFacts
             position=wrong * _OFFSET_ENTRY.itemsize, size=_OFFSET_ENTRY.itemsize,
             offsets=(int(offsets[wrong]), int(offsets[wrong])),
         )  # fmt: skip
-    if is_right.all() and not is_open:
-        _note_stale(notes, path, positions, facts)
-    return positions if is_right.all() else None
+    if not is_right.all():
+        return None
+    steps = steps_between(positions, batches["position"])
+    if not is_open:
+        usual = steps.longest if steps else _UNKNOWN_USUAL // _TIMES_USUAL
+        _note_stale(notes, path, len(positions), int(positions[-1]) if steps else 0, usual, facts)
+    return steps
+
+
+def steps_between(positions: Rows, starts: Rows) -> Steps | None:
+    """The steps between entries that name positions, in a segment whose batches start at `starts`."""
+    if not len(positions) or not len(starts):
+        return None
+    before = np.concatenate(([0], positions[:-1]))
+    steps = positions - before
+    nearest = starts[np.maximum(np.searchsorted(starts, positions) - 1, 0)]  # the batches before those with entries
+    not_enough = max(int((nearest - before).max()), int(starts[-1] - positions[-1]), 0)
+    return Steps(int(steps[steps > 0].min(initial=steps.max())), not_enough, int(steps.max()))
 
 
 def _is_offset_of(batches: Batches, number: Rows, offsets: Rows) -> Any:
@@ -80,16 +105,12 @@ def _is_offset_of(batches: Batches, number: Rows, offsets: Rows) -> Any:
     return (offsets == first) | (offsets == last) | is_an_end | (is_legacy & (offsets > before) & (offsets <= last))
 
 
-def _note_stale(notes: Notes, path: str, positions: Rows, facts: SegmentFacts) -> None:
-    last = int(positions[-1]) if len(positions) else 0
-    steps = np.diff(np.concatenate(([0], positions)))
-    usual = int(steps.max()) if len(steps) else _UNKNOWN_USUAL // _TIMES_USUAL
+def _note_stale(notes: Notes, path: str, entries: int, last: int, usual: int, facts: SegmentFacts) -> None:
+    """Say so if much follows the last of so many entries."""
     behind = facts.sound_end - last
     starts = int((facts.batches["position"] > last).sum())
     if behind > max(_MUCH_BEHIND, _TIMES_USUAL * usual) and starts > 1:
-        notes.add(
-            "IDX-STALE", path, f"the last {behind} bytes of the segment have no entry", position=len(positions) * 8
-        )
+        notes.add("IDX-STALE", path, f"the last {behind} bytes of the segment have no entry", position=entries * 8)
 
 
 def check_time_index(notes: Notes, path: str, data: bytes, facts: SegmentFacts, *, is_open: bool) -> None:

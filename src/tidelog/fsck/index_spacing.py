@@ -6,15 +6,9 @@ interval between the two bounds makes the same entries. A broker that was restar
 step is longer than it need be, and the lower bound says nothing.
 """
 
-from typing import Any
-
-import numpy as np
-
-from tidelog.fsck.segment_facts import Batches
+from tidelog.kernels.index_check import Steps
 
 __all__ = ["IndexSpacing"]
-
-Rows = np.ndarray[Any, np.dtype[Any]]
 
 
 class IndexSpacing:
@@ -24,19 +18,12 @@ class IndexSpacing:
         self._at_least = 0
         self._at_most: int | None = None  # None: no entry was seen
 
-    def take(self, positions: Rows, batches: Batches) -> None:
-        """Take in the positions that the entries of an index name, and the batches of its segment."""
-        if not len(positions) or not len(batches):
+    def take(self, steps: Steps) -> None:
+        """Take in how far apart the entries of an index lie."""
+        if not steps.shortest:
             return
-        before = np.concatenate(([0], positions[:-1]))
-        steps = (positions - before)[positions > before]
-        if not len(steps):
-            return
-        starts = batches["position"]
-        nearest = starts[np.maximum(np.searchsorted(starts, positions) - 1, 0)]  # the batches before those with entries
-        not_enough = max(int((nearest - before).max()), int(starts[-1] - positions[-1]), 0)
-        self._at_least = max(self._at_least, not_enough)
-        largest = int(steps.min()) - 1
+        self._at_least = max(self._at_least, steps.not_enough)
+        largest = steps.shortest - 1
         self._at_most = largest if self._at_most is None else min(self._at_most, largest)
 
     def interval(self, default: int) -> int | None:

@@ -289,9 +289,9 @@ class PartitionCheck:
         path = self.files.path(base, INDEX_SUFFIX)
         data = self._content(path, base, INDEX_SUFFIX)
         if data is not None:
-            positions = check_offset_index(notes, path, data, facts, is_open=is_open)
-            if positions is not None:
-                self.spacing.take(positions, facts.batches)
+            steps = check_offset_index(notes, path, data, facts, is_open=is_open)
+            if steps is not None:
+                self.spacing.take(steps)
         elif not may_lack and not self.files.has(base, INDEX_SUFFIX):
             notes.add("IDX-MISSING", path, "Kafka reads the whole segment to make one")
         path = self.files.path(base, TIME_INDEX_SUFFIX)

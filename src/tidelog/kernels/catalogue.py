@@ -21,6 +21,7 @@ MODULES = (
     "encode",
     "murmur2",
     "indexing",
+    "index_check",
     "log_lines",
     "key_table",
     "compaction",
