@@ -1,6 +1,11 @@
 """Reading a segment over damage: what is sound is found again, whatever lies before it."""
 
+import os
 import random
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.golden import corpus
+from tidelog.errors import StorageError
 from tidelog.fsck.batch_order import ordered_mask
 from tidelog.fsck.segment_facts import Batches, SegmentFacts
 from tidelog.fsck.segment_scan import scan_segment
 from tidelog.kernels.record_walk import COLUMNS
-from tidelog.log.files import ReadFile
+from tidelog.log.files import ReadFile, opened
+from tidelog.log.local_files import LocalFileSystem
 from tidelog.records import Codec, Header, NewRecord, build_batch, read_batches
 from tidelog.records.checksum import crc32c_of
 from tidelog.records.control import ControlType, EndTxnMarker, build_end_txn_marker
@@ -103,11 +110,25 @@ def everything(facts: SegmentFacts) -> dict[str, object]:
     return told | {name: facts.batches[name].tolist() for name in COLUMNS}
 
 
+@contextmanager
+def local_file(data: bytes) -> Iterator[ReadFile]:
+    """A file with a descriptor, which the kernel reads itself."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        with opened(LocalFileSystem().open(file.name)) as reader:
+            assert reader.descriptor is not None
+            yield reader
+
+
 def assert_both_ways_agree(data: bytes, *, deep: bool, window: int = 4096) -> SegmentFacts:
-    told: list[int] = []
-    quick = scan_segment(file_of(data), 0, deep=deep, window=window, on_bytes=told.append)
-    assert everything(quick) == everything(scan_segment(file_of(data), 0, deep=deep, window=window, quick=False))
-    assert sum(told) == len(data)
+    long = everything(scan_segment(file_of(data), 0, deep=deep, window=window, quick=False))
+    with local_file(data) as on_disk:
+        for file in (file_of(data), on_disk):
+            told: list[int] = []
+            quick = scan_segment(file, 0, deep=deep, window=window, on_bytes=told.append)
+            assert everything(quick) == long | {"path": file.path}
+            assert sum(told) == len(data)
     return quick
 
 
@@ -204,6 +225,27 @@ def test_a_file_that_is_cut_while_it_is_read_ends_where_it_is_cut(left: int) -> 
 
     facts = scan_segment(file, 0, window=4096, on_bytes=cut)
     assert sum(damage.size for damage in facts.damage) + int(facts.batches["size"].sum()) == len(data)
+
+
+@pytest.mark.parametrize("left", [0, 10, 4096, 5 << 20])
+def test_a_file_on_a_disk_that_is_cut_while_it_is_read_ends_where_it_is_cut(left: int) -> None:
+    data = bytes(build_batch([NewRecord(None, bytes(2000), 1)])) * 5000
+    with local_file(data) as file:
+        facts = scan_segment(file, 0, on_bytes=lambda count: os.truncate(file.path, left))
+    # The kernel has read the first 4 MiB before it tells anybody.
+    assert int(facts.batches["size"].sum()) >= min(left, 4 << 20)
+    assert sum(damage.size for damage in facts.damage) + int(facts.batches["size"].sum()) == len(data)
+
+
+def test_a_file_that_cannot_be_read_says_why() -> None:
+    with local_file(bytes(100)) as file:
+        assert file.descriptor is not None
+        with Path(file.path).open("wb") as other:  # may be written only
+            os.dup2(other.fileno(), file.descriptor)
+            other.write(bytes(100))
+            other.flush()
+            with pytest.raises(StorageError, match="Bad file descriptor"):
+                scan_segment(file, 0)
 
 
 def test_some_of_the_batches_are_picked_by_number_slice_or_mask() -> None:
