@@ -26,7 +26,7 @@ from tidelog.log.names import CLEAN_SHUTDOWN, CLEANER_CHECKPOINT, HIGH_WATERMARK
 from tidelog.log.offline_compaction import Compacted
 from tidelog.log.unified_log import UnifiedLog
 
-command = import_module("tidelog.cli.compact")
+command = import_module("tidelog.cli.compaction_run")
 
 MARKER = '{"version":0,"brokerEpoch":14}'
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tidelog.fsck.diff_result import BatchPlace, Comparison, PartitionComparison
     from tidelog.fsck.fingerprint import Fingerprint
 
-__all__ = ["diff"]
+__all__ = ["diff", "end_with", "paths_of_side"]
 
 _DIFFERENCES = 1
 _UNREADABLE = 3
@@ -54,8 +54,9 @@ def diff(
     """
     chosen = list(dict.fromkeys(topics)) or None
     if is_fingerprint:
-        paths = [path for side in sides for path in _paths(side)]
-        _fingerprints(paths, chosen, (from_offset, to_offset), not ignore_epochs, verify, as_json)
+        if len(sides) != 1:
+            raise click.UsageError(f"a fingerprint is made of one side, {len(sides)} given; commas join directories")
+        _fingerprints(paths_of_side(sides[0]), chosen, (from_offset, to_offset), not ignore_epochs, verify, as_json)
         return
     if len(sides) != 2:
         raise click.UsageError(f"two sides are compared, {len(sides)} given; commas join the directories of one side")
@@ -66,16 +67,12 @@ def diff(
 
     options = DiffOptions(verify, not ignore_epochs, records)
     with progress("comparing") as show:
-        a, b = (_paths(side) for side in sides)
+        a, b = (paths_of_side(side) for side in sides)
         found = compare(a, b, topics=chosen, strict=strict, options=options, on_partition=show)
-    _show(found, as_json, verify)
-    if not found.is_readable:
-        raise click.exceptions.Exit(_UNREADABLE)
-    if not found.is_equal:
-        raise click.exceptions.Exit(_DIFFERENCES)
+    end_with(found, as_json=as_json, is_verified=verify)
 
 
-def _paths(side: str) -> list[str]:
+def paths_of_side(side: str) -> list[str]:
     """The directories of a side: several have commas between them, unless there is one of that very name."""
     return [side] if os.path.exists(side) else [path for path in side.split(",") if path]
 
@@ -115,6 +112,12 @@ def _fingerprints(
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------
+
+
+def end_with(found: "Comparison", *, as_json: bool, is_verified: bool) -> NoReturn:
+    """Show what a comparison has found, and end with the exit code that tells it."""
+    _show(found, as_json, is_verified)
+    raise click.exceptions.Exit(_UNREADABLE if not found.is_readable else 0 if found.is_equal else _DIFFERENCES)
 
 
 def _show(found: "Comparison", as_json: bool, is_verified: bool) -> None:

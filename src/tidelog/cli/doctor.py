@@ -225,11 +225,8 @@ def _source(modules: dict[str, Any], versions: dict[str, str | None]) -> Check:
 
 def _kernels() -> Check:
     """Whether what is compiled once per machine is compiled."""
-    from numba.core.registry import cpu_target
-
     from tidelog.kernels.cache import CACHE_VARIABLE, cache_directory
     from tidelog.kernels.catalogue import kernels
-    from tidelog.kernels.runtime import _KernelCache
 
     directory = cache_directory()
     if directory is None:
@@ -237,9 +234,8 @@ def _kernels() -> Check:
             "kernels", "note", "no private cache directory: each process compiles them again, some seconds",
             f"set {CACHE_VARIABLE} to a directory that is yours alone",
         )  # fmt: skip
-    codegen = cpu_target.target_context.codegen()
     known = kernels()
-    kept = sum(_KernelCache(each.name, directory)._path(codegen).exists() for each in known)
+    kept = sum(each.is_kept(directory) for each in known)
     found = f"{kept} of {len(known)} compiled, {directory}"
     if kept == len(known):
         return Check("kernels", "ok", found)

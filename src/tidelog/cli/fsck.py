@@ -1,6 +1,6 @@
 """`tidelog fsck`: every file of a log directory checked, and mended around what is broken."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -9,7 +9,7 @@ from tidelog.cli.output import count, interruptible, print_json, progress, size,
 if TYPE_CHECKING:
     from tidelog.fsck import Finding, RepairResult, Report
 
-__all__ = ["fsck"]
+__all__ = ["end_with", "fsck"]
 
 _FINDINGS = 1
 _MENDED = "tidelog fsck --repair"  # how the remedy begins where a repair does it all
@@ -63,14 +63,7 @@ def fsck(
 
     with interruptible() as ensure_wanted, progress("checking", ensure_wanted) as show:
         report = check(directories, deep=deep, progress=show(", ".join(directories)), jobs=jobs, quarantine=quarantine)
-    if as_json:
-        print_json(report.to_dict())
-    else:
-        _show(report)
-        _show_next_steps(report)
-        if not report.is_clean:
-            click.echo(f"`tidelog fsck {' '.join(directories)} --repair --dry-run` tells what can be mended")
-    raise click.exceptions.Exit(0 if report.is_clean else _FINDINGS)
+    end_with(report, directories, as_json=as_json)
 
 
 def _configs(settings: tuple[str, ...]) -> dict[str, str]:
@@ -114,6 +107,18 @@ def _repair(
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------
+
+
+def end_with(report: "Report", directories: tuple[str, ...], *, as_json: bool) -> NoReturn:
+    """Show what a check has found, and end with the exit code that tells it."""
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        _show(report)
+        _show_next_steps(report)
+        if not report.is_clean:
+            click.echo(f"`tidelog fsck {' '.join(directories)} --repair --dry-run` tells what can be mended")
+    raise click.exceptions.Exit(0 if report.is_clean else _FINDINGS)
 
 
 def _show(report: "Report") -> None:

@@ -31,7 +31,16 @@ from tidelog.view.partition import PartitionView
 if TYPE_CHECKING:
     from tidelog.fsck.record_comparison import RecordTally
 
-__all__ = ["DiffOptions", "OnPartition", "chosen", "diff", "partitions_of"]
+__all__ = [
+    "DiffOptions",
+    "OnPartition",
+    "chosen",
+    "compare_partition",
+    "diff",
+    "explained",
+    "extent_of",
+    "partitions_of",
+]
 
 OnPartition = Callable[[str], Callable[[int, int], None]]  # a name; then bytes read so far, and in all
 Paths = str | Sequence[str] | LogDirView
@@ -61,7 +70,7 @@ def diff(
     else:
         names = [(name, name) for name in chosen(sorted({*ones, *twos}), topics)]
     found = (
-        _compare(one, ones.get(one), twos.get(two), options or DiffOptions(), on_partition(str(one)))
+        compare_partition(one, ones.get(one), twos.get(two), options or DiffOptions(), on_partition(str(one)))
         for one, two in names
     )
     return Comparison(tuple(found), strict)
@@ -86,7 +95,7 @@ def chosen(names: Sequence[TopicPartition], topics: Sequence[str] | None) -> lis
     return [name for name in names if name.topic in topics]
 
 
-def _compare(
+def compare_partition(
     name: TopicPartition,
     a: PartitionView | None,
     b: PartitionView | None,
@@ -96,7 +105,7 @@ def _compare(
     """Two copies of a partition. What is wrong with one of them is told in the result."""
     found = PartitionComparison(str(name), None, None)
     try:
-        found = replace(found, a=_extent(a), b=_extent(b))
+        found = replace(found, a=extent_of(a), b=extent_of(b))
         if a is None or b is None or found.common is None:
             return found
         start, end = found.common
@@ -109,7 +118,7 @@ def _compare(
         found = replace(found, tally=tally)
         if tally.first is None:
             return found
-        found = _explained(found, a, b, tally.first.offset)
+        found = explained(found, a, b, tally.first.offset)
         return replace(found, records=_compare_records(a, b, start, end)) if options.records else found
     except (CorruptionError, StorageError, UnsupportedError) as error:
         return replace(found, error=" ".join(str(error).split()))
@@ -121,14 +130,15 @@ def _compare_records(a: PartitionView, b: PartitionView, start: int, end: int) -
     return compare_records(read_records(a, start, end), read_records(b, start, end))
 
 
-def _extent(log: PartitionView | None) -> Extent | None:
+def extent_of(log: PartitionView | None) -> Extent | None:
+    """Where a copy begins and ends; None if there is none."""
     return None if log is None else Extent(log.path, log.log_start_offset, log.log_end_offset)
 
 
 # -- the first difference ------------------------------------------------------------------------------------------
 
 
-def _explained(found: PartitionComparison, a: PartitionView, b: PartitionView, offset: int) -> PartitionComparison:
+def explained(found: PartitionComparison, a: PartitionView, b: PartitionView, offset: int) -> PartitionComparison:
     """The same with the batches at the first difference, and the leaders that wrote them."""
     a_place, b_place = _place_of(a, offset), _place_of(b, offset)
     verdict = EpochVerdict(

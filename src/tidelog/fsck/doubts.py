@@ -18,7 +18,7 @@ from tidelog.fsck.findings import Severity
 from tidelog.fsck.notes import Notes
 from tidelog.fsck.segment_scan import SegmentFacts
 
-__all__ = ["note_doubts", "note_twins"]
+__all__ = ["LIKENESS", "note_doubts", "note_twins"]
 
 _TIMES = "the time index"
 _EPOCHS = "the leader epoch checkpoint"
@@ -33,7 +33,7 @@ _WITNESSES = {
     "EPO-ENTRY": _EPOCHS,
 }
 _ENOUGH = 2
-_LIKENESS = ("size", "first", "last", "time", "producer")  # what two segments have in common if one is a copy
+LIKENESS = ("size", "first", "last", "time", "producer")  # what two segments have in common if one is a copy
 
 
 def note_doubts(notes: Notes, segments: Sequence[SegmentFacts], layout: Layout) -> None:
@@ -123,7 +123,7 @@ def _alike(partitions: Iterable[tuple[Notes, Sequence[SegmentFacts], Layout]]) -
             alike: dict[bytes, list[_Place]] = {}
             for place in places:
                 batches = place.segments[place.number].batches
-                columns = b"".join(np.ascontiguousarray(batches[name]).tobytes() for name in _LIKENESS)
+                columns = b"".join(np.ascontiguousarray(batches[name]).tobytes() for name in LIKENESS)
                 alike.setdefault(hashlib.sha256(columns).digest(), []).append(place)
             yield from alike.values()
 

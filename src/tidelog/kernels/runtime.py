@@ -101,6 +101,12 @@ class Kernel(Generic[P, R]):
         """The machine code itself, for a caller that calls so often that it counts."""
         return self._entry or self.compile()
 
+    def is_kept(self, directory: Path) -> bool:
+        """Whether its machine code, for this machine, lies in a directory."""
+        from numba.core.registry import cpu_target  # which takes its time
+
+        return _KernelCache(self.name, directory).path_for(cpu_target.target_context.codegen()).exists()
+
     def compile(self) -> Callable[P, R]:
         """Load or compile the machine code now. Two threads may both do it; both results are right."""
         dispatcher = self._dispatcher()
@@ -130,15 +136,16 @@ class _KernelCache:
     def load_overload(self, signature: object, target_context: Any) -> Any:
         # All that loading needs. numba would first import everything it can compile, a fifth of a second.
         rtsys.initialize(target_context)
-        payload = read_kept(self._path(target_context.codegen()))
+        payload = read_kept(self.path_for(target_context.codegen()))
         if payload is None:
             return None
         return compiler.CompileResult._rebuild(target_context, *pickle.loads(payload))
 
     def save_overload(self, signature: object, result: Any) -> None:
-        write_kept(self._path(result.codegen), serialize.dumps(result._reduce()))
+        write_kept(self.path_for(result.codegen), serialize.dumps(result._reduce()))
 
-    def _path(self, codegen: Any) -> Path:
+    def path_for(self, codegen: Any) -> Path:
+        """The file in which it is kept, as made for a processor."""
         key = hashlib.sha256(repr((_sources_digest(), codegen.magic_tuple())).encode())
         return self._directory / f"{self._name}-{key.hexdigest()[:24]}.kernel"
 

@@ -45,7 +45,7 @@ from tidelog.log.partition_metadata import random_topic_id, read_topic_id
 from tidelog.log.unified_log import UnifiedLog
 from tidelog.tables.load_journal import LoadJournal, PartitionNote, cut_back, ensure_untouched
 
-__all__ = ["LoadRoot"]
+__all__ = ["LoadRoot", "own_as"]
 
 _LEFT_BY_A_CRASH = {LOCK_FILE, LOAD_JOURNAL, f"{LOAD_JOURNAL}.tmp"}
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
@@ -205,7 +205,7 @@ class LoadRoot:
         self._fs.make_directory(directory)
         self._fs.sync_directory(self.path)
         if isinstance(self._fs, LocalFileSystem) and os.geteuid() == 0:
-            _own_as(self.path, directory)
+            own_as(self.path, directory)
 
     def _open_log(self, number: int) -> UnifiedLog:
         place, directory = TopicPartition(self._topic, number), self._directory(number)
@@ -339,7 +339,7 @@ def _is_partition(name: str) -> bool:
         return False
 
 
-def _own_as(model: str, path: str) -> None:
+def own_as(model: str, path: str) -> None:
     """Give a directory the owner and the mode of another: a broker must be able to write what root has made."""
     try:
         wanted = os.stat(model)

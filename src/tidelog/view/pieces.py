@@ -24,7 +24,16 @@ from tidelog.view.piece_walk import PieceWalk, Window
 from tidelog.view.request import RowChoice
 from tidelog.view.row_choice import BatchChoice, wanted_rows
 
-__all__ = ["ALL_SCAN_COLUMNS", "SCAN_COLUMNS", "OnCorruption", "Piece", "count_piece", "read_piece", "scan_schema"]
+__all__ = [
+    "ALL_SCAN_COLUMNS",
+    "SCAN_COLUMNS",
+    "OnCorruption",
+    "Piece",
+    "PieceReader",
+    "count_piece",
+    "read_piece",
+    "scan_schema",
+]
 
 OnCorruption = Literal["raise", "skip"]
 
@@ -101,7 +110,7 @@ def read_piece(
 
     With `on_corruption="skip"` a batch that is damaged is left out, and told of in `notices`.
     """
-    reader = _PieceReader(piece, columns, verify, timestamp_unit, max_rows, max_bytes)
+    reader = PieceReader(piece, columns, verify, timestamp_unit, max_rows, max_bytes)
     skipped = None if on_corruption == "raise" else [] if notices is None else notices
     for window in PieceWalk(files or ReadOnlyFiles(), piece, verify=verify, notices=skipped):
         yield from reader.rows(window) if skipped is None else reader.sound_rows(window, skipped)
@@ -109,11 +118,11 @@ def read_piece(
 
 def count_piece(piece: Piece, *, files: ViewFiles | None = None) -> int:
     """How many rows a piece has, by the headers of its batches where those tell. No checksum is compared."""
-    reader = _PieceReader(piece, ("offset",), False, "ms", DEFAULT_MAX_ROWS, DEFAULT_MAX_BYTES)
+    reader = PieceReader(piece, ("offset",), False, "ms", DEFAULT_MAX_ROWS, DEFAULT_MAX_BYTES)
     return sum(reader.count(window) for window in PieceWalk(files or ReadOnlyFiles(), piece, verify=False))
 
 
-class _PieceReader:
+class PieceReader:
     """Decodes windows of a piece."""
 
     def __init__(

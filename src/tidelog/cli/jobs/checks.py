@@ -5,13 +5,8 @@ from typing import Any
 
 import click
 
-from tidelog.cli.diff import _DIFFERENCES, _UNREADABLE
-from tidelog.cli.diff import _paths as paths_of_side
-from tidelog.cli.diff import _show as show_comparison
-from tidelog.cli.fsck import _FINDINGS
-from tidelog.cli.fsck import _show as show_report
-from tidelog.cli.fsck import _show_next_steps as show_next_steps
-from tidelog.cli.output import print_json
+from tidelog.cli import diff as diff_command
+from tidelog.cli import fsck as fsck_command
 from tidelog.cli.spark import on_spark, spark_options
 
 __all__ = ["diff", "verify"]
@@ -48,14 +43,7 @@ def verify(
         report = run(
             session, directories, deep=deep, quarantine=quarantine, part_bytes=_bytes(part_mb), on_tasks=on_tasks
         )
-    if as_json:
-        print_json(report.to_dict())
-    else:
-        show_report(report)
-        show_next_steps(report)
-        if not report.is_clean:
-            click.echo(f"`tidelog fsck {' '.join(directories)} --repair --dry-run` tells what can be mended")
-    raise click.exceptions.Exit(0 if report.is_clean else _FINDINGS)
+    fsck_command.end_with(report, directories, as_json=as_json)
 
 
 @click.command()
@@ -105,15 +93,11 @@ def diff(
             part_bytes=_bytes(part_mb),
             on_tasks=on_tasks,
         )
-    show_comparison(found, as_json, is_verified)
-    if not found.is_readable:
-        raise click.exceptions.Exit(_UNREADABLE)
-    if not found.is_equal:
-        raise click.exceptions.Exit(_DIFFERENCES)
+    diff_command.end_with(found, as_json=as_json, is_verified=is_verified)
 
 
 def _absolute(side: str) -> list[str]:
-    return [path if "://" in path else os.path.abspath(path) for path in paths_of_side(side)]
+    return [path if "://" in path else os.path.abspath(path) for path in diff_command.paths_of_side(side)]
 
 
 def _bytes(megabytes: float) -> int:

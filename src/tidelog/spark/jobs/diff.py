@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidelog.errors import CorruptionError, StorageError, UnsupportedError
 from tidelog.fsck.batch_rows import BatchRows, read_rows
 from tidelog.fsck.comparison import SideCounts, Tally, compare_batches
-from tidelog.fsck.diff import DiffOptions, Paths, _compare, _explained, _extent, chosen, partitions_of
+from tidelog.fsck.diff import DiffOptions, Paths, chosen, compare_partition, explained, extent_of, partitions_of
 from tidelog.fsck.diff_result import Comparison, PartitionComparison
 from tidelog.log.names import TopicPartition
 from tidelog.spark.jobs.tasks import OnTasks, run_tasks
@@ -98,7 +98,7 @@ class _Job:
         """Take on a pair."""
         self._order.append(name)
         try:
-            known = PartitionComparison(str(name), _extent(a), _extent(b))
+            known = PartitionComparison(str(name), extent_of(a), extent_of(b))
             if a is None or b is None or known.common is None:
                 self._found[name] = known
                 return
@@ -106,7 +106,7 @@ class _Job:
             b.ensure_copies_agree()
             self._sizes[name] = a.size, b.size
         except _TOLD:
-            self._found[name] = _compare(name, a, b, self._options, lambda done, total: None)
+            self._found[name] = compare_partition(name, a, b, self._options, lambda done, total: None)
             return
         self._found[name], self._views[name] = known, (a, b)
         pair, cuts = _Pair(name, a.path, b.path), []
@@ -153,7 +153,7 @@ class _Job:
         """A comparison with what was counted, and the first difference."""
         found = replace(self._found[name], tally=tally)
         try:
-            return found if tally.first is None else _explained(found, *self._views[name], tally.first.offset)
+            return found if tally.first is None else explained(found, *self._views[name], tally.first.offset)
         except _TOLD as error:
             return replace(found, error=" ".join(str(error).split()))
 
@@ -248,7 +248,9 @@ def _spanned(rows: Iterator[BatchRows], span: list[int]) -> Iterator[BatchRows]:
 
 def _compare_all(options: DiffOptions, pairs: Sequence[_Pair]) -> list[tuple[TopicPartition, PartitionComparison]]:
     """Compare whole partitions."""
-    return [(p.name, _compare(p.name, _view(p.a), _view(p.b), options, lambda done, total: None)) for p in pairs]
+    return [
+        (p.name, compare_partition(p.name, _view(p.a), _view(p.b), options, lambda done, total: None)) for p in pairs
+    ]
 
 
 def _count_records(one: _Range) -> "RecordTally | str":

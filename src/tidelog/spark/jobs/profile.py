@@ -26,7 +26,7 @@ from tidelog.spark.planning import Splits, plan_tasks
 from tidelog.spark.topics import TopicChoice
 from tidelog.view.files import ReadOnlyFiles, ViewFiles
 from tidelog.view.piece_walk import PieceWalk
-from tidelog.view.pieces import Piece, _PieceReader
+from tidelog.view.pieces import Piece, PieceReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -180,7 +180,7 @@ def _count(where: Places, task: Sequence[_Wanted]) -> Iterator[tuple[tuple[str, 
 
 def _count_piece(facts: PartitionFacts, wanted: _Wanted, files: ViewFiles) -> None:
     piece, newest_ms = wanted.piece, _LONG_AGO_MS
-    reader = _PieceReader(piece, _COLUMNS, True, "ms", _MAX_ROWS, _MAX_BYTES)
+    reader = PieceReader(piece, _COLUMNS, True, "ms", _MAX_ROWS, _MAX_BYTES)
     notices: list[str] = []
     is_tried = not wanted.is_sample
     for window in PieceWalk(files, piece, verify=True, notices=notices):

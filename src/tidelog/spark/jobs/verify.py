@@ -20,7 +20,7 @@ import numpy as np
 
 from tidelog.errors import StorageError, TidelogError
 from tidelog.fsck.batch_order import Layout
-from tidelog.fsck.doubts import _LIKENESS, note_twins
+from tidelog.fsck.doubts import LIKENESS, note_twins
 from tidelog.fsck.findings import Finding, Report, Severity
 from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.fsck.places import PartitionPlace, find_places
@@ -242,11 +242,11 @@ def _digested(facts: SegmentFacts) -> SegmentFacts:
     slim = SegmentFacts(facts.path, facts.base_offset, facts.size)
     if len(facts.batches):
         digest = hashlib.sha256()
-        for name in _LIKENESS:
+        for name in LIKENESS:
             digest.update(np.ascontiguousarray(facts.batches[name]).tobytes())
         words = np.frombuffer(digest.digest(), np.int64)
         columns = np.zeros((len(COLUMNS), 1), np.int64)
-        for name, word in zip(_LIKENESS, words.tolist(), strict=False):
+        for name, word in zip(LIKENESS, words.tolist(), strict=False):
             columns[COLUMNS.index(name), 0] = word
         slim.batches = Batches(columns)
     return slim
