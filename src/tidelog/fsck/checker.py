@@ -22,9 +22,9 @@ from tidelog.fsck.segment_scan import SegmentFacts
 from tidelog.fsck.topic_ids import note_topic_ids
 from tidelog.log.files import ReadFileSystem
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import LOG_SUFFIX, TopicPartition, is_delete_directory
+from tidelog.log.names import LOG_SUFFIX, is_delete_directory
 
-__all__ = ["Checked", "check", "check_places"]
+__all__ = ["Checked", "check", "check_places", "conclude", "planned_checks"]
 
 Progress = Callable[[int, int], None]  # bytes read so far, and in all
 _AHEAD = 4  # segments per thread that may wait to be compared
@@ -71,6 +71,26 @@ def check_places(
     names = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     fs = LocalFileSystem() if fs is None else fs
     report = Report(tuple(names), deep)
+    roots, checks = planned_checks(
+        fs, names, deep=deep, quarantine=quarantine, held_roots=held_roots, held_markers=held_markers
+    )
+    _run(checks, report, progress, jobs or os.cpu_count() or 1)
+    conclude(fs, report, roots, checks, [one.ends for one in checks])
+    checked = Checked(report, roots, checks)
+    report.evidence = checked
+    return checked
+
+
+def planned_checks(
+    fs: ReadFileSystem,
+    names: Sequence[str],
+    *,
+    deep: bool,
+    quarantine: str | None,
+    held_roots: Collection[str] = (),
+    held_markers: Collection[str] = (),
+) -> tuple[list[RootFiles], list[PartitionCheck]]:
+    """What there is to check at some paths. A partition that cannot even be listed is noted, and left out."""
     roots: list[RootFiles] = []
     checks: list[PartitionCheck] = []
     for place in find_places(fs, names):
@@ -86,38 +106,41 @@ def check_places(
         for partition in place.partitions:
             if is_delete_directory(partition.name):
                 continue
+            known = memory.get(partition.name, Remembered())
             try:
-                known = memory.get(partition.name, Remembered())
                 checks.append(
                     PartitionCheck(fs, partition, root, deep=deep, explained=known.missing, notices=known.notices)
                 )
             except StorageError as error:
                 root.notes.add_unreadable(partition.path, error, partition=partition.topic_partition)
-    _run(checks, report, progress, jobs or os.cpu_count() or 1)
+    return roots, checks
+
+
+def conclude(
+    fs: ReadFileSystem,
+    report: Report,
+    roots: Sequence[RootFiles],
+    checks: Sequence[PartitionCheck],
+    ends: Sequence[LogEnds | None],
+) -> None:
+    """Compare what only all partitions together tell, and put all findings into the report. `ends` is one a check."""
     for one in checks:
         one.look_again()
     note_topic_ids(fs, checks)
     note_twins((one.notes, one.segments, one.layout) for one in checks)
     for root in roots:
-        root.check_offsets(_ends_in(root, checks))
+        known = {
+            one.place.topic_partition: end
+            for one, end in zip(checks, ends, strict=True)
+            if one.root is root and one.place.is_live and end is not None
+        }
+        root.check_offsets(known)
         report.add(root.notes.findings)
     for one in checks:
         one.recall()
         report.add(one.notes.findings)
     report.counts.update(roots=len(roots), partitions=len(checks))
     report.sort()
-    checked = Checked(report, roots, checks)
-    report.evidence = checked
-    return checked
-
-
-def _ends_in(root: RootFiles, checks: Sequence[PartitionCheck]) -> dict[TopicPartition, LogEnds]:
-    inside = {place.path for place in root.place.partitions}
-    return {
-        one.place.topic_partition: one.ends
-        for one in checks
-        if one.place.path in inside and one.place.is_live and one.ends is not None
-    }
 
 
 def _run(checks: Sequence[PartitionCheck], report: Report, progress: Progress | None, jobs: int) -> None:

@@ -60,6 +60,8 @@ class PartitionCheck:
     ) -> None:
         """`explained` are offsets that earlier repairs have taken out, `notices` what they want to be told of."""
         self.place = place
+        self.root = root
+        self.explained = explained
         self.notes = Notes(root.place.path, place.topic_partition)
         self.files = PartitionFiles(fs, place.path, place.topic_partition)
         self.segments: list[SegmentFacts] = []
@@ -70,9 +72,7 @@ class PartitionCheck:
         self.spacing = IndexSpacing()
         self.recalled: list[Finding] = []  # what earlier repairs wanted to be told
         self._fs = fs
-        self._root = root
         self._deep = deep
-        self._explained = explained
         self._notices = notices
         self._unread: set[int] = set()  # base offsets of segments that cannot be read
         self._is_live = place.is_live and root.place.has_files
@@ -156,7 +156,7 @@ class PartitionCheck:
             if notice.code == "SEG-DOUBT" and notice.file in self.files.stats and (notice.code, path) not in found:
                 message = f"was in doubt when it was repaired on {notice.repaired}: {notice.why}"
                 self._recall(notice, path, message)
-            elif notice.offsets is not None and self.place.topic_partition not in self._root.losses:
+            elif notice.offsets is not None and self.place.topic_partition not in self.root.losses:
                 first, last = notice.offsets
                 gone = f"{last - first + 1} offsets ({first} to {last}) were" if last > first else f"offset {first} was"
                 message = f"{gone} gone when it was repaired on {notice.repaired}; what is there now was written since"
@@ -168,12 +168,12 @@ class PartitionCheck:
 
     def look_again(self) -> None:
         """Of a directory that a broker is changing, believe only what is found, in the same words, in every look."""
-        if not self._root.is_in_use:
+        if not self.root.is_in_use:
             return
         for _ in range(_LOOKS_AGAIN):
             if all(finding.severity is Severity.INFO for finding in self.notes.findings):
                 return
-            again = PartitionCheck(self._fs, self.place, self._root, deep=self._deep, explained=self._explained)
+            again = PartitionCheck(self._fs, self.place, self.root, deep=self._deep, explained=self.explained)
             again.finish([facts for base in again.files.bases if (facts := again.scan(base)) is not None])
             before = {_words(finding) for finding in self.notes.findings}
             self.notes.findings = [
@@ -183,7 +183,7 @@ class PartitionCheck:
             ]
 
     def _was_cleaned(self) -> bool:
-        cleaned = self._root.offset_of(CLEANER_CHECKPOINT, self.place.topic_partition) if self._is_live else None
+        cleaned = self.root.offset_of(CLEANER_CHECKPOINT, self.place.topic_partition) if self._is_live else None
         return cleaned is not None and cleaned > 0
 
     @property
@@ -191,15 +191,15 @@ class PartitionCheck:
         """The log end when the root was closed in good order."""
         if not self._is_clean:
             return None
-        return self._root.offset_of(RECOVERY_POINT_CHECKPOINT, self.place.topic_partition)
+        return self.root.offset_of(RECOVERY_POINT_CHECKPOINT, self.place.topic_partition)
 
     @property
     def log_start(self) -> int | None:
         """The log start, or None where no checkpoint can tell."""
-        if not self._is_live or not self._root.is_known(LOG_START_CHECKPOINT):
+        if not self._is_live or not self.root.is_known(LOG_START_CHECKPOINT):
             return None
         first = self.segments[0].base_offset if self.segments else 0
-        return max(self._root.offset_of(LOG_START_CHECKPOINT, self.place.topic_partition) or 0, first)
+        return max(self.root.offset_of(LOG_START_CHECKPOINT, self.place.topic_partition) or 0, first)
 
     @property
     def start_by_epochs(self) -> int | None:
@@ -217,7 +217,7 @@ class PartitionCheck:
 
     @property
     def _is_clean(self) -> bool:
-        return self._is_live and self._root.is_clean
+        return self._is_live and self.root.is_clean
 
     def _check_names(self) -> None:
         files, notes = self.files, self.notes
@@ -247,7 +247,7 @@ class PartitionCheck:
     @property
     def needs_topic_id(self) -> bool:
         """Whether the identity of the root says that the broker knows topics by their ids."""
-        meta = self._root.meta
+        meta = self.root.meta
         return self._is_live and meta is not None and meta.version >= 1
 
     @property
@@ -262,7 +262,7 @@ class PartitionCheck:
     @property
     def _was_closed(self) -> bool:
         """Whether nothing has been appended since the root was closed in good order."""
-        return self._is_clean and not self._root.is_in_use
+        return self._is_clean and not self.root.is_in_use
 
     def _check_logs(self) -> None:
         is_clean = self._was_closed
@@ -272,8 +272,8 @@ class PartitionCheck:
         rules = GapRules(
             log_start=self.log_start or 0,
             is_compacted=self.is_compacted or self.is_quorum,
-            may_be_compacted=not self._is_live or not self._root.is_known(CLEANER_CHECKPOINT),
-            explained=self._explained,
+            may_be_compacted=not self._is_live or not self.root.is_known(CLEANER_CHECKPOINT),
+            explained=self.explained,
         )
         self.gaps = note_gaps(self.notes, self.segments, self.layout, rules)
         self.wrong_epochs = check_epochs(
@@ -285,7 +285,7 @@ class PartitionCheck:
         base, notes = facts.base_offset, self.notes
         is_last = facts is self.segments[-1]
         is_open = is_last and not self._is_clean
-        may_lack = is_open and (self._root.is_in_use or not facts.size)  # they are made with the first entry
+        may_lack = is_open and (self.root.is_in_use or not facts.size)  # they are made with the first entry
         path = self.files.path(base, INDEX_SUFFIX)
         data = self._content(path, base, INDEX_SUFFIX)
         if data is not None:
@@ -354,7 +354,7 @@ class PartitionCheck:
 
     def _still_missing(self) -> Iterator[tuple[int, int]]:
         """What earlier repairs found missing; offsets behind the end of a log are given to other records in time."""
-        for first, last in self._explained:
+        for first, last in self.explained:
             for facts in self.segments:
                 batches = facts.batches
                 inside = (batches["last"] >= first) & (batches["first"] <= last)

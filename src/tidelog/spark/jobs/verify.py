@@ -20,17 +20,16 @@ import numpy as np
 
 from tidelog.errors import StorageError, TidelogError
 from tidelog.fsck.batch_order import Layout
-from tidelog.fsck.doubts import LIKENESS, note_twins
-from tidelog.fsck.findings import Finding, Report, Severity
+from tidelog.fsck.checker import conclude, planned_checks
+from tidelog.fsck.doubts import LIKENESS
+from tidelog.fsck.findings import Finding, Report
 from tidelog.fsck.partition_check import PartitionCheck
-from tidelog.fsck.places import PartitionPlace, find_places
-from tidelog.fsck.quarantine import Remembered, quarantine_of, remembered
+from tidelog.fsck.places import PartitionPlace
 from tidelog.fsck.root_files import LogEnds, RootFiles
 from tidelog.fsck.segment_facts import Batches, SegmentFacts
-from tidelog.fsck.topic_ids import note_topic_ids
 from tidelog.kernels.record_walk import COLUMNS
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import LOG_SUFFIX, file_name, is_delete_directory
+from tidelog.log.names import LOG_SUFFIX, file_name
 from tidelog.spark.jobs.segment_parts import SegmentPart, joined, parts_of, scan_part
 from tidelog.spark.jobs.tasks import Guarded, OnTasks, Refusal, answers, watched
 
@@ -48,7 +47,7 @@ class _Place(NamedTuple):
 
     place: PartitionPlace
     root: int
-    explained: tuple[tuple[int, int], ...]
+    explained: Sequence[tuple[int, int]]
 
 
 class _Plan(NamedTuple):
@@ -84,62 +83,19 @@ def verify(
     `deep` and `quarantine` as in `tidelog.fsck.check`. Segments larger than `part_bytes` are read by several tasks.
     """
     names = [os.path.abspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    fs = LocalFileSystem()
     report = Report(tuple(names), deep)
-    plan, checks = _planned(names, deep, quarantine)
-    done = _run(spark, plan, checks, part_bytes, on_tasks)
+    roots, checks = planned_checks(fs, names, deep=deep, quarantine=quarantine)
+    number_of = {id(root): number for number, root in enumerate(roots)}
+    places = [_Place(one.place, number_of[id(one.root)], one.explained) for one in checks]
+    done = _run(spark, _Plan(roots, places, deep), checks, part_bytes, on_tasks)
     for one, found in zip(checks, done, strict=True):
         one.notes.findings = found.findings
         one.segments, one.layout = found.segments, found.layout
         report.counts.update(found.counts)
         report.bytes += found.size
-    for one in checks:
-        one.look_again()
-    note_topic_ids(LocalFileSystem(), checks)
-    note_twins((one.notes, one.segments, one.layout) for one in checks)
-    for number, root in enumerate(plan.roots):
-        root.check_offsets(
-            {
-                place.place.topic_partition: found.ends
-                for place, found in zip(plan.places, done, strict=True)
-                if place.root == number and place.place.is_live and found.ends is not None
-            }
-        )
-        report.add(root.notes.findings)
-    for one in checks:
-        one.recall()
-        report.add(one.notes.findings)
-    report.counts.update(roots=len(plan.roots), partitions=len(checks))
-    report.sort()
+    conclude(fs, report, roots, checks, [found.ends for found in done])
     return report
-
-
-def _planned(names: list[str], deep: bool, quarantine: str | None) -> tuple[_Plan, list[PartitionCheck]]:
-    """What there is to check. A partition that cannot even be listed is noted, and left out."""
-    fs = LocalFileSystem()
-    roots: list[RootFiles] = []
-    places: list[_Place] = []
-    checks: list[PartitionCheck] = []
-    for number, place in enumerate(find_places(fs, names)):
-        root = RootFiles(fs, place)
-        roots.append(root)
-        kept = quarantine_of(fs, place.path, quarantine)
-        try:
-            memory = remembered(fs, kept, place.path)
-        except StorageError as error:
-            root.notes.add_unreadable(kept, error, severity=Severity.WARNING)
-            memory = {}
-        for partition in place.partitions:
-            if is_delete_directory(partition.name):
-                continue
-            known = memory.get(partition.name, Remembered())
-            try:
-                checks.append(
-                    PartitionCheck(fs, partition, root, deep=deep, explained=known.missing, notices=known.notices)
-                )
-                places.append(_Place(partition, number, known.missing))
-            except StorageError as error:
-                root.notes.add_unreadable(partition.path, error, partition=partition.topic_partition)
-    return _Plan(roots, places, deep), checks
 
 
 # -- on Spark ----------------------------------------------------------------------------------------------------------
