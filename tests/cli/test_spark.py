@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -151,3 +152,45 @@ def test_an_error_inside_a_job_is_one_line(tmp_path: Path) -> None:
     assert str(log) in done.stderr
     assert "tidelog fsck --deep" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+# -- the commands that take --master -----------------------------------------------------------------------------------
+
+
+@needs_spark
+def test_export_and_load_with_a_master_do_what_they_do_without(tmp_path: Path) -> None:
+    write(tmp_path / "logs", "orders", 0, (record(number) for number in range(50)))
+    write(tmp_path / "logs", "orders", 1, (record(number) for number in range(30)))
+    source = str(tmp_path / "logs")
+    tables, roots = [], []
+    for master in ((), ("--master", "local[2]")):
+        table = str(tmp_path / f"table-{len(master)}/")
+        words = ("--topic", "orders", "--to", f"{table}/", "--format", "parquet", *master)
+        done = tidelog("export", source, *words)
+        assert (done.returncode, done.stderr) == (0, "")
+        tables.append(pq.read_table(table).sort_by([("partition", "ascending"), ("offset", "ascending")]))
+        root = str(tmp_path / f"root-{len(master)}")
+        words = ("--to", root, "--topic", "orders", "--partitions", "2", "--format", "parquet", *master)
+        done = tidelog("load", table, *words, "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        roots.append(sorted(done.stdout.splitlines()))
+    assert tables[1].cast(tables[0].schema).equals(tables[0])
+    assert roots[0] == roots[1]
+    assert tidelog("diff", source, str(tmp_path / "root-2"), "--records", "--ignore-epochs").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("export", "{}", "--topic", "orders", "--to", "x.csv"), "with --master the format is parquet"),
+        (("export", "{}", "--topic", "orders", "--to", "x.parquet", "--key", "a"), "--key does not go with --master"),
+        (("export", "{}", "--topic", "orders", "--to", "x/", "--partition", "0"), "--partition does not go with"),
+        (("load", "x.jsonl", "--to", "{}", "--topic", "orders"), "with --master the format is parquet"),
+        (("load", "x.parquet", "--to", "{}", "--topic", "t", "--internal"), "--internal does not go with --master"),
+    ],
+)
+def test_what_spark_does_not_do_is_refused(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    typed_words = [word.format(tmp_path) for word in words]
+    done = CliRunner().invoke(cli, [*typed_words, "--master", "local[2]"], prog_name="tidelog")
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"tidelog: {said}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.bounds import range_options, scan_options, topic_option
+from tidelog.cli.on_master import export_on, master_option
 from tidelog.cli.output import interruptible, print_json, progress, size, table, tell
 from tidelog.cli.records import change_options, damage_told, row_changes, tell_of_bounds
 
@@ -38,6 +39,7 @@ _LEFT_OUT = 1
 @click.option("--compression", metavar="CODEC", help="Of parquet (zstd) and arrow (none).")
 @click.option("--force", is_flag=True, help="Replace files that are there.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per file.")
+@master_option
 def export(
     directories: tuple[str, ...],
     topic: str,
@@ -50,13 +52,22 @@ def export(
     compression: str | None,
     force: bool,
     as_json: bool,
+    master: str | None,
     **bounds: Any,
 ) -> None:
     """Write the records of a topic into parquet, CSV, JSON Lines or Arrow files. DIR as in `tidelog ls`.
 
     A file is written beside its place and gets its name once it is complete. What was exported, `tidelog load` makes a
     log of again, as long as it was neither decoded nor redacted.
+
+    With --master it is done on Spark, into a directory of parquet files; `tidelog spark export` does more of that.
     """
+    if master is not None:
+        export_on(
+            master, directories, topic, target, form=form, columns=columns, decode=decode, redact=redact, salt=salt,
+            compression=compression, force=force, as_json=as_json, **bounds,
+        )  # fmt: skip
+        return
     import tidelog
     from tidelog.log.clock import SystemClock
     from tidelog.tables.export import export_table

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tidelog.cli.bounds import topic_option
+from tidelog.cli.on_master import load_on, master_option
 from tidelog.cli.output import interruptible, print_json, progress, table, tell
 from tidelog.cli.settings import settings_of
 from tidelog.log.names import COMMIT_JOURNAL
@@ -36,6 +37,7 @@ __all__ = ["load"]
 @click.option("--topic-id", metavar="ID", help="The id of a new topic, as Kafka writes it; without it a random one.")
 @click.option("--internal", is_flag=True, help="Load into a topic of Kafka's own, such as __consumer_offsets.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per partition.")
+@master_option
 def load(
     paths: tuple[str, ...],
     directory: str,
@@ -48,6 +50,7 @@ def load(
     topic_id: str | None,
     internal: bool,
     as_json: bool,
+    master: str | None,
 ) -> None:
     """Append the records in files to a topic of a log directory, while no broker has it open.
 
@@ -63,7 +66,15 @@ def load(
 
     Run it as the user of the broker, or as root: new files then get the owner of the old ones. A broker serves the
     topic if its cluster knows it by this id.
+
+    With --master it is done on Spark, from parquet files; `tidelog spark load` does more of that.
     """
+    if master is not None:
+        load_on(
+            master, paths, directory, topic, form=form, partitions=partitions, compression=compression,
+            settings=settings, many_segments=many_segments, topic_id=topic_id, internal=internal, as_json=as_json,
+        )  # fmt: skip
+        return
     from tidelog.log.partition_metadata import parse_uuid
     from tidelog.tables.load import load_table
     from tidelog.tables.reading import read_table, table_files
