@@ -65,7 +65,7 @@ def test_a_command_is_imported_when_it_is_called_and_no_other() -> None:
 
 
 def test_the_module_of_every_command_is_listed() -> None:
-    beside = {"__init__", "bounds", "main", "output", "records", "settings"}
+    beside = {"__init__", "bounds", "compaction_run", "main", "on_master", "output", "records", "settings"}
     modules = {path.stem for path in Path(tidelog.cli.__file__).parent.glob("*.py")} - beside
     assert {name.replace("-", "_") for name in cli.list_commands(click.Context(cli))} == modules
 
@@ -137,6 +137,19 @@ def test_an_interrupt_ends_with_the_exit_code_of_the_shell(run_raising: Callable
         (["--loud"], "tidelog: no such option '--loud'. Try `tidelog --help`."),
         (["ls"], "tidelog: missing argument 'DIR...'. Try `tidelog ls --help`."),
         (["warmup", "now"], "tidelog: got unexpected extra argument (now). Try `tidelog warmup --help`."),
+        (
+            ["completion"],
+            "tidelog: missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish. Try `tidelog completion "
+            "--help`.",
+        ),
+        (
+            ["diff", "a", "b", "--fingerprint"],
+            "tidelog: a fingerprint is made of one side, 2 given; commas join directories. Try `tidelog diff --help`.",
+        ),
+        (
+            ["cat", "logs", "--topic", "a", "--salt", "x"],
+            "tidelog: --salt is for the marks of --redact: say what is to be redacted. Try `tidelog cat --help`.",
+        ),
         (
             ["explain", "logs", "--topic", "a"],
             "tidelog: say what to look for: --offset O or --time T, one of them. Try `tidelog explain --help`.",

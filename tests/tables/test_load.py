@@ -249,6 +249,14 @@ def test_a_root_that_is_open_or_was_not_closed_is_refused(tmp_path: Path) -> Non
         load(tmp_path, {"value": [b"2"]})
 
 
+def test_what_waits_to_be_deleted_in_a_new_root_is_left_alone(tmp_path: Path) -> None:
+    left = tmp_path / f"orders-0.{'0' * 31}7-delete"
+    left.mkdir()
+    load(tmp_path, {"value": [b"1"]})
+    assert [record.value for record in records(tmp_path)] == [b"1"]
+    assert left.is_dir()
+
+
 def test_a_directory_of_other_things_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(InvalidRequestError, match="other things"):

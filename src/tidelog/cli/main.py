@@ -107,7 +107,8 @@ def _usage(error: click.UsageError) -> click.ClickException:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):  # `tidelog` alone prints its help
         return error
     path = "tidelog" if error.ctx is None else error.ctx.command_path
-    return _WrongUsage(f"{_first_small(error.format_message())} Try `{path} --help`.")
+    words = " ".join(error.format_message().split())
+    return _WrongUsage(f"{_first_small(words)} Try `{path} --help`.")
 
 
 def _first_small(sentence: str) -> str:

@@ -51,6 +51,8 @@ def row_changes(
     from tidelog.tables.changes import RowChanges
 
     names = [name.strip() for part in redact for name in part.split(",") if name.strip()]
+    if salt is not None and not names:
+        raise click.UsageError("--salt is for the marks of --redact: say what is to be redacted")
     return RowChanges(
         columns, decode=topic if decode else None, redact=names, salt=None if salt is None else salt.encode()
     )

@@ -121,7 +121,8 @@ class LoadRoot:
 
     def _begin(self) -> None:
         marker = CleanShutdownFile(self._fs, self.path)
-        directories = list_directories(self._fs, self.path)
+        found = list_directories(self._fs, self.path)
+        directories = [each for each in found if each.kind is not DirectoryKind.DELETED]  # leftovers, and nobody's
         if directories and not marker.exists():
             raise StorageError(
                 f"{self.path} was not closed in good order, or a broker has it open: "
