@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 
+import pyspark
 from pyspark.sql import SparkSession
 
 SETTINGS = {
@@ -18,6 +19,7 @@ SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.driver.memory": "1g",
+    "spark.executor.memory": "512m",
     "spark.log.level": "ERROR",
 }
 
@@ -30,6 +32,7 @@ def missing() -> str | None:
 def new_session(master: str = "local[2,3]", settings: Mapping[str, str] | None = None) -> SparkSession:
     """A session; with this master a task may fail twice before its job does."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_HOME", os.path.dirname(pyspark.__file__))  # executors are started by its scripts
     builder = SparkSession.builder.master(master).appName("tidelog tests")
     for name, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(name, value)
