@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from bench import shapes
+from bench import shapes, spark_writer
 from bench.measure import MEGA, Report
 from bench.process_tree import cpu_of_tree
 from tests.compat import broker_clients, kafka_tools
@@ -56,6 +56,8 @@ def run(report: Report) -> None:
             _queries(measure)
             _columns(measure)
             _transport(measure)
+        with _session() as spark:
+            spark_writer.run(report, spark, Path(folder) / "written")
         _time_range(report, broker.root)
         _idle_stream(report, Path(folder) / "many")
 
@@ -121,10 +123,14 @@ class _Measure:
         return self.spark.read.format("kafka").options(**options).load()
 
     def cpu(self, work: Callable[[], object], *, with_broker: bool = False) -> float:
-        roots = [os.getpid(), *([self._broker_process] if with_broker else [])]
-        started = cpu_of_tree(*roots)
+        started = self._used(with_broker=with_broker)
         work()
-        return cpu_of_tree(*roots) - started
+        return self._used(with_broker=with_broker) - started
+
+    def _used(self, *, with_broker: bool) -> float:
+        """The broker is a child of this process: it is in the tree already, and taken off where it has no part."""
+        everything = cpu_of_tree(os.getpid())
+        return everything if with_broker else everything - cpu_of_tree(self._broker_process)
 
     def against_theirs(
         self, name: str, ours: Callable[[], object], theirs: Callable[[], object], at_least: float

@@ -15,8 +15,8 @@ from tidelog.log.names import TopicPartition
 from tidelog.spark.bounds import Reach
 from tidelog.spark.option_values import OptionValues
 from tidelog.spark.places import Places
-from tidelog.spark.segment_ends import SegmentEnds
 from tidelog.spark.segment_ends import Path as OpenPath
+from tidelog.spark.segment_ends import SegmentEnds
 from tidelog.spark.topics import TopicChoice
 from tidelog.spark.watch import Watch
 

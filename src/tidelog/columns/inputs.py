@@ -108,10 +108,15 @@ def _milliseconds(batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
         if array.type.unit == "s":
             array = cast_column(array, pa.timestamp("ms", array.type.tz), "timestamp")
         ticks_per_ms = _TICKS_PER_MS[array.type.unit]
-    ticks = cast_column(array, pa.int64(), "timestamp").fill_null(NO_TIMESTAMP * ticks_per_ms).to_numpy()
-    values: np.ndarray[Any, np.dtype[np.int64]] = ticks if ticks_per_ms == 1 else ticks // ticks_per_ms
-    if values.size and int(values.min()) < NO_TIMESTAMP:
-        raise InvalidRequestError(f"timestamp {values.min()}: a record has a time >= 0, or -1 for none")
+    ticks = cast_column(array, pa.int64(), "timestamp")
+    if ticks.null_count:
+        ticks = ticks.fill_null(NO_TIMESTAMP * ticks_per_ms)
+    values: np.ndarray[Any, np.dtype[np.int64]] = ticks.to_numpy()
+    if ticks_per_ms > 1:
+        values = values // ticks_per_ms
+    lowest = int(values.min(initial=NO_TIMESTAMP))
+    if lowest < NO_TIMESTAMP:
+        raise InvalidRequestError(f"timestamp {lowest}: a record has a time >= 0, or -1 for none")
     return np.ascontiguousarray(values)
 
 

@@ -24,7 +24,7 @@ from tidelog.spark.write_options import WriteOptions
 __all__ = ["Staging", "stage_rows"]
 
 # Rows are collected so that each partition gets enough for whole batches, and no call is made for a few rows.
-_COLLECTED_BYTES = 4 << 20
+_COLLECTED_BYTES = 8 << 20
 _COLLECTED_FOR_MANY = 64 << 20
 _BYTES_OF_ONE = 256 << 10  # of many partitions
 
@@ -74,8 +74,10 @@ def _timed(rows: pa.RecordBatch) -> pa.RecordBatch:
         return rows.append_column("timestamp", pa.array(np.full(rows.num_rows, now_ms, np.int64)))
     times = rows.column(place)
     # Cut to milliseconds, towards the past, here for all rows and not for those of each partition.
-    ticks = times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64()).fill_null(now_ms * 1000).to_numpy()
-    return rows.set_column(place, "timestamp", pa.array(ticks // 1000))
+    ticks = times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64())
+    if ticks.null_count:
+        ticks = ticks.fill_null(now_ms * 1000)
+    return rows.set_column(place, "timestamp", pa.array(ticks.to_numpy() // 1000))
 
 
 class Staging:
