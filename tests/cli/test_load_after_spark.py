@@ -43,3 +43,17 @@ def test_an_interrupted_write_of_sparks_is_brought_to_its_end_by_a_load(tmp_path
     assert not (root / COMMIT_JOURNAL).exists()
     records = [record for partition in tidelog.open(root)["orders"] for record in partition.read()]
     assert len(records) == sum(len(next(iter(rows.values()))) for rows in ROWS) + 1
+
+
+def test_and_by_a_compaction_and_until_then_nobody_sees_half_of_it(tmp_path: Path) -> None:
+    root = _killed(tmp_path)
+    logs = tidelog.open(root)
+    assert [record for partition in logs for record in partition.read()] == []
+    assert any("a write of Spark's is not at its end" in notice for part in logs for notice in part.notices)
+    dry = CliRunner().invoke(cli, ["compact", str(root), "--topic", "orders", "--dry-run"])
+    assert (dry.exit_code, dry.stderr.count("\n")) == (3, 1), dry.stderr
+    assert "was interrupted" in dry.stderr
+    done = CliRunner().invoke(cli, ["compact", str(root), "--topic", "orders", "--no-preview"])
+    assert done.exit_code == 0, done.stderr
+    assert "is brought to its end" in done.stderr
+    assert not (root / COMMIT_JOURNAL).exists()

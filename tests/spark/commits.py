@@ -60,8 +60,6 @@ def order_of(
     fs: FileSystem, options: WriteOptions, tasks: Sequence[Mapping[str, object]] = ROWS, key: BatchKey = KEY
 ) -> Order:
     """What a job of some tasks wants to have committed."""
-    fs.make_directory(options.root)
-    fs.sync_directory(options.root.rpartition("/")[0])
     pieces = [piece for task, rows in enumerate(tasks) for piece in stage(fs, options, rows, task=task, key=key)]
     counts = {"orders": options.partitions or 1} | {
         piece.topic: options.partitions or 1 for piece in pieces if options.topic is None

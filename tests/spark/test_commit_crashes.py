@@ -1,6 +1,7 @@
 """A commit is one step: whatever cuts it, in any of its calls, all of it is there in the end, or nothing of it."""
 
 import errno
+import itertools
 import os
 import random
 import signal
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import tidelog
@@ -26,7 +28,7 @@ from tests.spark.commits import (
     values,
 )
 from tidelog.errors import StorageError, TidelogError
-from tidelog.log import LogManager, ManualClock
+from tidelog.log import LogManager, ManualClock, UnifiedLog
 from tidelog.log.checkpoints import OffsetCheckpoint
 from tidelog.log.files import join, read_whole
 from tidelog.log.local_files import LocalFileSystem
@@ -37,10 +39,17 @@ from tidelog.log.names import (
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
-from tidelog.spark.commit import Order, roll_forward, withdraw
+from tidelog.log.offline_root import OfflineRoot
+from tidelog.log.partition_metadata import random_topic_id
+from tidelog.records import NewRecord, build_batch
+from tidelog.spark.commit import Order, look, roll_forward, withdraw
 from tidelog.spark.committed_batches import BatchKey
 from tidelog.spark.staged_pieces import staged_directories
+from tidelog.tables.load import load_table
 from tidelog.testing.disk import PowerLost, SimulatedFileSystem
+from tidelog.view.files import ReadOnlyFiles
+from tidelog.view.partition import PartitionView
+from tidelog.view.root import RootView
 
 ROOT = "/data/kafka"
 MARKER = b'{"version":0,"brokerEpoch":14}'
@@ -75,8 +84,21 @@ def added(before: Values) -> Values:
     return {number: [*before.get(number, []), *new] for number, new in ADDED.items()}
 
 
+def shown(disk: SimulatedFileSystem, topic: str = "orders") -> Values:
+    """What a view shows of the disk as it is, of partitions with records."""
+    root = RootView(ReadOnlyFiles(disk), ROOT)
+    logs = [PartitionView(root, each) for each in root.logs if each.topic_partition.topic == topic]
+    found = {log.partition: [record.value for record in log.read()] for log in logs}
+    return {number: records for number, records in found.items() if records}
+
+
 def judge(disk: SimulatedFileSystem, before: Values, after: Values) -> None:
-    """See that all or nothing is there once a journal is rolled forward, and that another try writes it once."""
+    """See that all or nothing is there once a journal is rolled forward, and that another try writes it once.
+
+    Readers see all or nothing before that, too.
+    """
+    if disk.stat(ROOT) is not None:
+        assert shown(disk) in ({number: records for number, records in before.items() if records}, after)
     is_decided = roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
     now = found(disk)
     assert now in ([after] if is_decided else [before, after])
@@ -134,6 +156,7 @@ def test_a_topic_is_replaced_in_one_step_too() -> None:
         with pytest.raises(PowerLost):
             commit_order(disk, order)
         image = disk.after_crash(random.Random(call))
+        assert shown(image) in (ADDED, {}, {number: records for number, records in before.items() if records})
         is_decided = roll_forward(ROOT, fs=image, clock=ManualClock(NOW))
         assert found(image) in ([ADDED] if is_decided else [before, ADDED])
         assert found(image, "other") == {0: [b"other"]}
@@ -202,6 +225,45 @@ def test_what_a_broker_has_taken_since_is_not_cut_off() -> None:
     assert found(disk) == now
 
 
+def test_a_topic_that_a_broker_has_made_meanwhile_is_not_replaced() -> None:
+    start = new_root()
+    order = order_of(start, OPTIONS)
+    for call in itertools.count(1):
+        disk = start.copy()
+        disk.cut_at(disk.calls + call)
+        with pytest.raises(PowerLost):
+            commit_order(disk, order)
+        disk = disk.copy()
+        if COMMIT_JOURNAL in disk.list(ROOT):
+            break
+    with UnifiedLog.open(join(ROOT, "orders-0"), fs=disk, topic_id=random_topic_id(random.Random(3))) as log:
+        log.append_as_leader(bytearray(build_batch([NewRecord(None, b"acknowledged", NOW)])), 0)
+    with pytest.raises(StorageError, match="a broker has had orders-0 since"):
+        roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
+    assert found(disk)[0] == [b"acknowledged"]
+
+
+def test_what_opens_logs_without_a_broker_waits_for_the_end_of_a_commit() -> None:
+    disk = interrupted()
+    with pytest.raises(StorageError, match=r"a write of Spark's into /data/kafka was interrupted"):
+        OfflineRoot(ROOT, fs=disk).__enter__()
+    with pytest.raises(StorageError, match=r"a write of Spark's into /data/kafka was interrupted"):
+        load_table([pa.RecordBatch.from_pydict(ROWS[0])], ROOT, "orders", fs=disk, clock=ManualClock(NOW))
+    roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
+    with OfflineRoot(ROOT, fs=disk):
+        pass
+
+
+def test_a_root_that_knows_a_batch_without_rows_is_a_root() -> None:
+    disk = new_root()
+    empty = options_for(ROOT, topic=None)
+    look(empty, fs=disk)  # before the tasks
+    assert commit_order(disk, order_of(disk, empty, [], BatchKey("query", 0))._replace(counts={}))
+    assert disk.list(ROOT) == ["tidelog-commit.batches"]
+    commit_order(disk, order_of(disk, OPTIONS))
+    assert found(disk) == ADDED
+
+
 def interrupted() -> SimulatedFileSystem:
     """A commit that was cut when some of it was appended."""
     disk = root_in_use()
@@ -232,7 +294,7 @@ def test_pieces_that_are_gone_or_changed_stop_a_roll_forward_before_it_touches_a
     with pytest.raises(TidelogError, match="has not the checksum"):
         roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
     disk.remove_directory(join(ROOT, name))
-    with pytest.raises(StorageError, match="is gone"):
+    with pytest.raises(StorageError, match=r"is gone.*some of its records may lie in orders-0 from offset 2 on"):
         roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
     assert found(disk) == now
 

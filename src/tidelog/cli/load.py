@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from tidelog.cli.bounds import topic_option
+from tidelog.cli.interrupted import settle_write
 from tidelog.cli.on_master import load_on, master_option
 from tidelog.cli.output import interruptible, print_json, progress, table, tell
 from tidelog.cli.settings import settings_of
-from tidelog.log.names import COMMIT_JOURNAL
 
 __all__ = ["load"]
 
@@ -82,11 +82,7 @@ def load(
     files = [file for path in paths for file in table_files(path)]
     total = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
     kind: Any = form
-    if os.path.exists(os.path.join(directory, COMMIT_JOURNAL)):
-        from tidelog.spark.commit import roll_forward
-
-        roll_forward(directory)
-        tell(f"{directory}: a write of Spark's that was interrupted is brought to its end")
+    settle_write(directory)
     try:
         with interruptible() as ensure_wanted, _terminable(), progress("loading", ensure_wanted) as show:
             update = show(topic)

@@ -30,7 +30,9 @@ from tidelog.log.names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
+    COMMIT_JOURNAL,
     HIGH_WATERMARK_CHECKPOINT,
+    LOAD_JOURNAL,
     LOCK_FILE,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
@@ -47,6 +49,7 @@ from tidelog.log.unified_log import UnifiedLog
 __all__ = ["OfflineRoot"]
 
 _FILES_OF_A_ROOT = (META_PROPERTIES, RECOVERY_POINT_CHECKPOINT, CLEAN_SHUTDOWN)  # one of them is in every root
+_JOURNALS = {COMMIT_JOURNAL: "a write of Spark's", LOAD_JOURNAL: "a load"}
 
 
 class OfflineRoot:
@@ -75,6 +78,7 @@ class OfflineRoot:
         except LockedError as error:
             raise LockedError(f"a broker or another tidelog has {self.path} open: stop it first") from error
         try:
+            self._ensure_nothing_is_interrupted()
             if not CleanShutdownFile(self._disk, self.path).exists():
                 raise StorageError(
                     f"{self.path} was not closed in good order: start the broker on it and stop it, then try again; "
@@ -85,6 +89,11 @@ class OfflineRoot:
             self._unlock()
             raise
         return self
+
+    def _ensure_nothing_is_interrupted(self) -> None:
+        for name, write in _JOURNALS.items():
+            if self._disk.stat(join(self.path, name)) is not None:
+                raise StorageError(f"{write} into {self.path} was interrupted: the next one settles it, then try again")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -116,7 +125,7 @@ class OfflineRoot:
         found = self._disk.stat(self.path)
         if found is None or not found.is_directory:
             raise InvalidRequestError(f"{self.path} is no directory")
-        if any(self._disk.stat(join(self.path, name)) is not None for name in _FILES_OF_A_ROOT):
+        if any(self._disk.stat(join(self.path, name)) is not None for name in (*_FILES_OF_A_ROOT, *_JOURNALS)):
             return
         if any(name.endswith(".log") for name in self._disk.list(self.path)):
             whole = os.path.abspath(self.path)

@@ -30,7 +30,7 @@ from tidelog.spark.staged_pieces import Piece, job_of, staged_directories
 from tidelog.spark.write_options import WriteOptions
 from tidelog.tables.load_journal import LoadJournal, cut_back
 from tidelog.tables.load_journal import ensure_untouched as ensure_load_untouched
-from tidelog.tables.load_root import ensure_loadable
+from tidelog.tables.load_root import ensure_loadable, make_root
 
 __all__ = ["Order", "commit", "look", "roll_forward", "withdraw"]
 
@@ -76,7 +76,7 @@ def look(options: WriteOptions, *, fs: FileSystem | None = None, clock: Clock | 
     """The partitions that are there for a write to come. The root is made if there is none, and put in order."""
     hands = _Hands(fs, clock, None, None)
     ensure_loadable(hands.fs, options.root)
-    hands.fs.make_directory(options.root)
+    make_root(hands.fs, options.root)
     with _locked(hands, options.root, options.lock_timeout_ms):
         _settle(hands, options.root)
         return [each.partition for each in logs_in(hands.fs, options.root)]
@@ -164,7 +164,10 @@ def _redo(hands: _Hands, root: str) -> bool:
     if journal is None:
         return False
     ensure_untouched(journal)
-    check_pieces(journal, hands.threads)
+    try:
+        check_pieces(journal, hands.threads)
+    except TidelogError as error:
+        raise StorageError(f"{error}. {journal.what_to_do()}") from error
     hands.apply(journal, is_redo=True)
     _remove(hands.fs, root, journal.directories)
     return True

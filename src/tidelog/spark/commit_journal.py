@@ -24,10 +24,12 @@ from tidelog.log.names import (
     COMMIT_JOURNAL,
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
     check_partition,
 )
+from tidelog.log.partition_metadata import read_topic_id
 from tidelog.spark.committed_batches import BatchKey
 from tidelog.spark.staged_pieces import Piece, piece_of
 
@@ -84,6 +86,14 @@ class CommitJournal:
     def directories(self) -> set[str]:
         """Where they are."""
         return {piece.directory for piece in self.pieces}
+
+    def what_to_do(self) -> str:
+        """What is left to people where it cannot be done: some of it may have been."""
+        places = ", ".join(f"{plan.place} from offset {plan.end} on" for plan in self.partitions if plan.pieces)
+        return (
+            f"A commit of Spark's was interrupted, and cannot be brought to its end; some of its records may lie in "
+            f"{places}. See what is missing, write it again, and remove {self.path}"
+        )
 
     def write(self) -> None:
         """Write the file, synced: from here on the commit is decided."""
@@ -159,15 +169,15 @@ def ensure_untouched(journal: CommitJournal) -> None:
         for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
     )
     for plan in journal.partitions:
-        path = join(join(journal.root, str(plan.place)), LEADER_EPOCH_CHECKPOINT)
-        epochs = read_epochs(journal.fs, path)
+        directory = join(journal.root, str(plan.place))
+        epochs = read_epochs(journal.fs, join(directory, LEADER_EPOCH_CHECKPOINT))
+        metadata = join(directory, PARTITION_METADATA)
+        known, wanted = read_topic_id(journal.fs, metadata), journal.topic_ids[plan.topic]
         if (
-            recovery_points.get(plan.place) not in (None, plan.recovery_point, plan.end_then)
+            None not in (known, wanted)
+            and known != wanted
+            or recovery_points.get(plan.place) not in (None, plan.recovery_point, plan.end_then)
             or high_watermarks.get(plan.place) not in (None, plan.high_watermark, plan.end_then)
             or max((entry.epoch for entry in epochs), default=0) > plan.epoch
         ):
-            raise StorageError(
-                f"a commit of Spark's into {plan.topic} was interrupted, and a broker has had {plan.place} since: "
-                f"some of its {plan.end_then - plan.end} records may lie there from offset {plan.end} on. "
-                f"See what is missing, write it again, and remove {journal.path}"
-            )
+            raise StorageError(f"a broker has had {plan.place} since. {journal.what_to_do()}")

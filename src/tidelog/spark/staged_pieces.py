@@ -101,7 +101,7 @@ def check_piece(fs: FileSystem, root: str, piece: Piece) -> None:
     if found is None:
         here = socket.gethostname()
         if here == piece.host:
-            raise StorageError(f"{path}, which a task has staged, is gone: nothing is committed, write again")
+            raise StorageError(f"{path}, which a task has staged, is gone")
         raise StorageError(
             f"{path}, which a task has staged on {piece.host}, is not there on {here}: "
             f"{root} must be a directory that driver and executors share"

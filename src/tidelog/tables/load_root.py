@@ -29,6 +29,8 @@ from tidelog.log.manager.log_root import normal_path
 from tidelog.log.names import (
     CLEANER_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
+    COMMIT_JOURNAL,
+    COMMITTED_BATCHES,
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOAD_JOURNAL,
@@ -45,9 +47,10 @@ from tidelog.log.partition_metadata import random_topic_id, read_topic_id
 from tidelog.log.unified_log import UnifiedLog
 from tidelog.tables.load_journal import LoadJournal, PartitionNote, cut_back, ensure_untouched
 
-__all__ = ["LoadRoot", "own_as"]
+__all__ = ["LoadRoot", "ensure_loadable", "make_root", "own_as"]
 
-_LEFT_BY_A_CRASH = {LOCK_FILE, LOAD_JOURNAL, f"{LOAD_JOURNAL}.tmp"}
+_LEFT_BY_A_CRASH = {LOCK_FILE, LOAD_JOURNAL, f"{LOAD_JOURNAL}.tmp", f"{COMMIT_JOURNAL}.tmp", f"{COMMITTED_BATCHES}.tmp"}
+_SIGNS_OF_A_ROOT = {META_PROPERTIES, RECOVERY_POINT_CHECKPOINT, COMMIT_JOURNAL, COMMITTED_BATCHES}
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
 
 
@@ -96,14 +99,7 @@ class LoadRoot:
 
     def _make(self) -> None:
         """Make the root if there is none."""
-        above = self.path
-        while self._fs.stat(above) is None:
-            self._made.append(above)
-            above = parent_of(above)
-        if self._made:
-            self._fs.make_directory(self.path)
-            for path in self._made:
-                self._fs.sync_directory(parent_of(path))
+        self._made = make_root(self._fs, self.path)
 
     def _take_lock(self) -> None:
         try:
@@ -113,6 +109,11 @@ class LoadRoot:
 
     def _settle(self) -> None:
         """Take back what a load that was interrupted has left."""
+        if self._fs.stat(join(self.path, COMMIT_JOURNAL)) is not None:
+            raise StorageError(
+                f"a write of Spark's into {self.path} was interrupted: another one brings it to its end, and so does "
+                "`tidelog load`"
+            )
         journal = LoadJournal.read(self._fs, self.path)
         if journal is not None:
             ensure_untouched(journal)
@@ -316,6 +317,20 @@ def _words(error: BaseException | None) -> str:
     return "interrupted" if error is None or isinstance(error, KeyboardInterrupt) else str(error)
 
 
+def make_root(fs: FileSystem, path: str) -> list[str]:
+    """Make a root if there is none, so that a loss of power leaves it there; the directories that are new."""
+    made: list[str] = []
+    above = path
+    while fs.stat(above) is None:
+        made.append(above)
+        above = parent_of(above)
+    if made:
+        fs.make_directory(path)
+        for new in made:
+            fs.sync_directory(parent_of(new))
+    return made
+
+
 def ensure_loadable(fs: FileSystem, root: str) -> None:
     """Raise if a directory is neither new nor empty nor a root."""
     about = fs.stat(root)
@@ -326,9 +341,7 @@ def ensure_loadable(fs: FileSystem, root: str) -> None:
     names = set(fs.list(root)) - _LEFT_BY_A_CRASH
     if any(name.endswith(".log") for name in names):
         raise InvalidRequestError(f"{root} is the directory of a partition: name the log directory that it lies in")
-    is_root = (
-        bool({META_PROPERTIES, RECOVERY_POINT_CHECKPOINT} & names) or fs.stat(join(root, LOAD_JOURNAL)) is not None
-    )
+    is_root = bool(_SIGNS_OF_A_ROOT & names) or fs.stat(join(root, LOAD_JOURNAL)) is not None
     if names and not is_root and not any(_is_partition(name) for name in names):
         raise InvalidRequestError(f"{root} holds other things than logs: name a log directory, or a new one")
 

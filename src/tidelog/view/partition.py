@@ -35,6 +35,7 @@ from tidelog.view.segment import SegmentEnd, SegmentView
 from tidelog.view.stretches import Stretch, batches_between, stretches_between
 from tidelog.view.timed import TimedPartition
 from tidelog.view.transactions import Transactions
+from tidelog.view.undone import JOURNALS
 
 if TYPE_CHECKING:
     from tidelog.view.explain import Explanation
@@ -165,8 +166,10 @@ class PartitionView:
 
     @cached_property
     def log_end_offset(self) -> int:
-        """The offset behind the last complete valid batch."""
-        return self._end.next_offset if self.segments else self.log_start_offset
+        """The offset behind the last complete valid batch, or of the first that a write in progress has appended."""
+        end = self._end.next_offset if self.segments else self.log_start_offset
+        undone = self._root.undone(self.directory)
+        return end if undone is None else max(min(end, undone[0]), self.log_start_offset)
 
     @cached_property
     def high_watermark(self) -> int:
@@ -227,6 +230,9 @@ class PartitionView:
     def _notices_of_the_end(self) -> Iterator[str]:
         if self._end.problem is not None:
             yield self._end.problem
+        undone = self._root.undone(self.directory)
+        if undone is not None:
+            yield f"{undone[1]} is not at its end: what it has appended from offset {undone[0]} on is not shown"
         known = self._root.checkpointed(HIGH_WATERMARK_CHECKPOINT, self.directory)
         if known is not None and known > self.log_end_offset:
             yield f"the high watermark was {known} and the log ends at {self.log_end_offset}: records may be missing"
@@ -241,6 +247,10 @@ class PartitionView:
                 # Most logs start with their first segment, and have no entry of it.
                 if damage is not None or (name == HIGH_WATERMARK_CHECKPOINT):
                     yield f"{damage or f'{join(self.root, name)} does not know {self.topic_partition}'}; {what}"
+        for name in JOURNALS:
+            damage = self._root.damage(name)
+            if damage is not None:
+                yield f"{damage}; the file is not used"
         for name, read in ((LEADER_EPOCH_CHECKPOINT, read_epochs), (PARTITION_METADATA, read_topic_id)):
             try:
                 read(self.files, join(self.path, name))

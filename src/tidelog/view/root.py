@@ -4,7 +4,8 @@ No `meta.properties` is needed, and no checkpoint: one that is missing or damage
 those of the log itself.
 """
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from tidelog.errors import CheckpointError, InvalidTopicError
@@ -23,6 +24,7 @@ from tidelog.log.names import (
     parse_directory_name,
 )
 from tidelog.view.files import ViewFiles
+from tidelog.view.undone import JOURNALS, ends_before
 
 __all__ = ["FILES_OF_A_ROOT", "PartitionDirectory", "RootView"]
 
@@ -118,17 +120,29 @@ class RootView:
         if directory.mark is not None:
             return None
         if name not in self._checkpoints:
-            self._checkpoints[name] = self._read(name)
+            self._checkpoints[name] = self._read(name, lambda files, root: read_offsets(files, join(root, name)))
         return self._checkpoints[name].get(directory.topic_partition)
 
+    def undone(self, directory: PartitionDirectory) -> tuple[int, str] | None:
+        """From which offset on a partition holds what an interrupted write has left, and which one that was."""
+        watermark = self.checkpointed(HIGH_WATERMARK_CHECKPOINT, directory)
+        for name, write in JOURNALS.items():
+            if name not in self._checkpoints:
+                self._checkpoints[name] = self._read(name, partial(ends_before, name=name))
+            end = None if directory.mark else self._checkpoints[name].get(directory.topic_partition)
+            if end is not None and (watermark is None or watermark <= end):
+                return end, write
+        return None
+
     def damage(self, name: str) -> str | None:
-        """What is wrong with a checkpoint that was read."""
+        """What is wrong with a checkpoint, or with a journal, that was read."""
         return self._damage.get(name)
 
-    def _read(self, name: str) -> dict[TopicPartition, int]:
-        path = join(self.path, name)
+    def _read(
+        self, name: str, read: Callable[[ViewFiles, str], dict[TopicPartition, int]]
+    ) -> dict[TopicPartition, int]:
         try:
-            return read_offsets(self.files, path)
+            return read(self.files, self.path)
         except CheckpointError as error:
             self._damage[name] = str(error)
             return {}
