@@ -3,6 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from tests.property.reference import rows_in
 from tests.property.strategies import MAX_INT32, codecs, header_names, new_records, producers
 from tidelog import columns
 from tidelog.columns import decode
+from tidelog.columns.inputs import Inputs
 from tidelog.columns.schema import HEADERS_TYPE
 from tidelog.errors import InvalidRequestError
 from tidelog.records import Codec, Header, NewRecord, RecordBatch, cut_batches, read_batches
@@ -78,6 +80,23 @@ def test_a_slice_is_encoded_as_the_rows_it_holds(rows: list[NewRecord], batch_si
     length = data.draw(st.integers(0, len(rows) - start))
     sliced = to_arrow(rows).slice(start, length)
     assert encode(sliced, batch_size=batch_size) == cut(rows[start : start + length], batch_size=batch_size)
+
+
+@given(st.lists(new_records, min_size=1, max_size=30), batch_sizes, st.data())
+def test_rows_can_be_chosen_by_their_numbers(rows: list[NewRecord], batch_size: int, data: st.DataObject) -> None:
+    order = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=40))
+    start = data.draw(st.integers(0, 3))
+    inputs = Inputs(to_arrow([NewRecord(b"before", None, 7)] * start + rows).slice(start))
+    encoder = ColumnEncoder(batch_size=batch_size)
+    encoded = b"".join(part.data for part in encoder.encode_some(inputs, np.array(order, np.int64)))
+    assert encoded == cut([rows[number] for number in order], batch_size=batch_size)
+
+
+@pytest.mark.parametrize("order", [[0, 3], [-1]])
+def test_numbers_of_rows_that_there_are_not_are_refused(order: list[int]) -> None:
+    inputs = Inputs(to_arrow([NewRecord(b"k", b"v", 1)] * 3))
+    with pytest.raises(InvalidRequestError, match="rows have the numbers 0 to 2"):
+        list(ColumnEncoder().encode_some(inputs, np.array(order)))
 
 
 @given(records, st.data())

@@ -120,19 +120,29 @@ class ColumnEncoder:
                 "a DataFrame becomes one with pyarrow.Table.from_pandas"
             )
         for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
-            inputs = Inputs(batch)
-            if self.next_offset is not None and self.next_offset + inputs.rows > 2**63:
-                raise InvalidRequestError(
-                    f"{inputs.rows} rows from offset {self.next_offset} on: offsets end at 2**63 - 1"
-                )
-            yield from self._stretches(inputs)
+            yield from self.encode_some(Inputs(batch))
 
-    def _stretches(self, inputs: Inputs) -> Iterator[EncodedBatches]:
+    def encode_some(self, inputs: Inputs, order: Int64Array | None = None) -> Iterator[EncodedBatches]:
+        """The batches of some rows of a RecordBatch, by their numbers and in that order; without `order` of all rows.
+
+        Whoever deals rows out to several encoders saves a copy of them.
+        """
+        rows = inputs.rows if order is None else len(order)
+        if order is not None:
+            order = np.ascontiguousarray(order, np.int64)
+            if rows and not 0 <= int(order.min()) <= int(order.max()) < inputs.rows:
+                raise InvalidRequestError(f"rows have the numbers 0 to {inputs.rows - 1}")
+        if self.next_offset is not None and self.next_offset + rows > 2**63:
+            raise InvalidRequestError(f"{rows} rows from offset {self.next_offset} on: offsets end at 2**63 - 1")
         words = self._words.copy()  # of this call alone: another may begin before this one is read to its end
         inputs.fill(words)
+        words[Input.ROWS] = rows
+        words[Input.ORDER] = 0 if order is None else order.ctypes.data
         row = 0
         target_size = min(_TARGET_SIZE, inputs.max_encoded_size())
-        while row < inputs.rows:
+        if rows < inputs.rows:  # about their share; more is asked for where they are larger than others
+            target_size = target_size * rows // inputs.rows + int(words[Input.BATCH_SIZE])
+        while row < rows:
             target = np.empty(target_size + SLACK, np.uint8)
             cuts = np.empty((target_size // _SMALLEST_BATCH + 1, CUT_WORDS), np.int64)
             words[Input.TARGET] = target.ctypes.data

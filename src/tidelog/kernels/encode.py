@@ -1,8 +1,9 @@
 """Columns to version 2 batches, cut as a producer cuts them.
 
-Rows are taken in order. A row goes into the open batch while the batch stays within `batch.size`; the room of a batch
-is at least what its first record may need, so that a large record gets a batch of its own size. Lengths are minimal,
-the bytes are those of `records.builder.cut_batches` and of Kafka's own producer.
+Rows are taken as they stand, or by numbers that are given, in their order. A row goes into the open batch while the
+batch stays within `batch.size`; the room of a batch is at least what its first record may need, so that a large record
+gets a batch of its own size. Lengths are minimal, the bytes are those of `records.builder.cut_batches` and of Kafka's
+own producer.
 
 Columns have the shape of Arrow's binary arrays. A bitmap may begin in the middle of a byte, as it does in a slice.
 """
@@ -37,7 +38,7 @@ _NULL = 1  # -1, folded
 class Input(IntEnum):
     """The int64 words that describe the columns (addresses, 0 for absent) and the batches to be made."""
 
-    ROWS = 0
+    ROWS = 0  # how many are to be written
     KEY = 1  # five words: offsets, data, end of data, validity, first bit of it
     VALUE = 6
     HEADER_KEY = 11
@@ -57,6 +58,7 @@ class Input(IntEnum):
     PRODUCER_EPOCH = auto()
     BASE_SEQUENCE = auto()
     ATTRIBUTES = auto()
+    ORDER = auto()  # int64 numbers of the rows to be written; 0: all of them as they stand
     WORDS = auto()  # how many there are
 
 
@@ -81,6 +83,13 @@ _PRODUCER_ID = Input.PRODUCER_ID.value
 _PRODUCER_EPOCH = Input.PRODUCER_EPOCH.value
 _BASE_SEQUENCE = Input.BASE_SEQUENCE.value
 _ATTRIBUTES = Input.ATTRIBUTES.value
+_ORDER = Input.ORDER.value
+
+
+@inlined
+def _row_at(order: int, row: int) -> int:
+    """Where the columns have a row that is to be written."""
+    return word_at(order, row) if order else row
 
 
 @inlined
@@ -159,6 +168,7 @@ def encode(words: int, row: int) -> tuple[int, int, int]:
     row is TOO_LARGE where a record does not fit a batch of any size.
     """
     rows = word_at(words, _ROWS)
+    order = word_at(words, _ORDER)
     lists = word_at(words, _HEADER_LISTS)
     timestamps = word_at(words, _TIMESTAMPS)
     target = word_at(words, _TARGET)
@@ -169,18 +179,19 @@ def encode(words: int, row: int) -> tuple[int, int, int]:
         first_row = row
         size = BATCH_HEADER_SIZE
         limit = word_at(words, _BATCH_SIZE)
-        base_time = word_at(timestamps, row)
+        base_time = word_at(timestamps, _row_at(order, row))
         max_time = -1
         is_full = False
         while row < rows:
-            time = word_at(timestamps, row)
-            key_size = _size_of(words, _KEY, row)
-            value_size = _size_of(words, _VALUE, row)
+            at = _row_at(order, row)
+            time = word_at(timestamps, at)
+            key_size = _size_of(words, _KEY, at)
+            value_size = _size_of(words, _VALUE, at)
             first_header = 0
             last_header = 0
-            if lists and _is_valid(word_at(words, _HEADER_VALIDITY), word_at(words, _HEADER_FIRST_BIT) + row):
-                first_header = int32_at(lists, row)
-                last_header = int32_at(lists, row + 1)
+            if lists and _is_valid(word_at(words, _HEADER_VALIDITY), word_at(words, _HEADER_FIRST_BIT) + at):
+                first_header = int32_at(lists, at)
+                last_header = int32_at(lists, at + 1)
             payload = (
                 _written_size(key_size) + _written_size(value_size) + size_of_folded(last_header - first_header << 1)
             )
@@ -203,8 +214,8 @@ def encode(words: int, row: int) -> tuple[int, int, int]:
             store_8(address, 0)
             address = put_folded(address + 1, time_delta)
             address = put_folded(address, offset_delta)
-            address = _put_field(address, words, _KEY, row, key_size)
-            address = _put_field(address, words, _VALUE, row, value_size)
+            address = _put_field(address, words, _KEY, at, key_size)
+            address = _put_field(address, words, _VALUE, at, value_size)
             address = put_folded(address, last_header - first_header << 1)
             if last_header > first_header:
                 _put_headers(address, words, first_header, last_header)
