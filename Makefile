@@ -27,7 +27,7 @@ CONNECTOR_POM := tests/compat/spark/pom.xml
 CONNECTOR_VERSION := $(shell sed -n 's:.*<connector.version>\(.*\)</connector.version>.*:\1:p' $(CONNECTOR_POM))
 CONNECTOR_JARS := $(TIDELOG_CACHE)/connector-$(CONNECTOR_VERSION)
 
-.PHONY: help demo test lint fmt compat campaign bench docs clean
+.PHONY: help demo test lint fmt compat campaign bench docs clean browser
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -48,7 +48,7 @@ fmt: $(READY) ## format the code and mend what the linter can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-compat: $(READY) $(KAFKA_JARS)/.complete $(CONNECTOR_JARS)/.complete ## run the tests against Apache Kafka and Spark's source (needs Java 17 and Maven)
+compat: $(READY) $(KAFKA_JARS)/.complete $(CONNECTOR_JARS)/.complete browser ## run the tests against Apache Kafka and Spark's source (needs Java 17 and Maven)
 	TIDELOG_REQUIRE_KAFKA=1 $(BIN)/pytest -n $(JOBS) --dist worksteal tests/compat $(ARGS)
 	TIDELOG_REQUIRE_SPARK=1 TIDELOG_SPARK_MASTER='local-cluster[2,1,1024]' $(BIN)/pytest tests/spark $(ARGS)
 
@@ -66,6 +66,12 @@ docs: $(READY) ## print the ledger of behaviours, write docs/behaviours.md and d
 clean: ## remove .venv, downloads and caches
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A browser for the report of `tidelog spark profile`. Without the right to install one its tests skip and say so.
+browser:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && echo "installing Chromium" && apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium >/dev/null; } \
+	  || echo "no Chromium, and no right to install it: the report is not looked at"
 
 # The environment. PYTHON, else the first interpreter on the path that is new enough. pip of Python 3.11 knows no
 # dependency groups, so pip comes first. The stamp is written last: an interrupted set-up is taken up again.

@@ -33,10 +33,9 @@ from tidelog.spark.writer import BatchWriter, Staged, StreamWriter
 
 DEADLINE_S = 60
 TASKS = 3
-ROWS_OF_TASK = 3000
+ROWS_OF_TASK = 2500
 ROWS = TASKS * ROWS_OF_TASK
-ROW_BYTES = 2000
-ENOUGH_BYTES = 5 << 20  # by then a task has written to its files
+ROW_BYTES = 5000  # rows of a task are more than it collects before it writes, and less than twice as much
 LIGHT_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -127,11 +126,12 @@ class Deadly:
         return staged
 
     def _deadly(self, iterator: Iterator[pa.RecordBatch], attempt: int) -> Iterator[pa.RecordBatch]:
-        given = 0
+        """The same rows, until some are in files that were not there before."""
+        before = set(staged_in(self.root))
         for batch in iterator:
             yield batch
-            given += batch.nbytes
-            if given > ENOUGH_BYTES:
+            now = staged_in(self.root)
+            if any(now[name] for name in now.keys() - before):
                 self._die(attempt)
 
     def _die(self, attempt: int) -> None:
@@ -244,8 +244,8 @@ class Job:
         reader = self.spark.readStream.format("tidelog").options(subscribe="source", startingOffsets="earliest")
         frame = reader.option("maxOffsetsPerTrigger", str(ROWS - TASKS)).load(str(source))
         rows = frame.selectExpr(f"concat('{name}', cast(key as string)) key", "value")
-        writer = rows.writeStream.format(form).options(topic="orders", checkpointLocation=str(self.folder / f"c-{name}"))
-        writer.trigger(availableNow=True).start(str(self.root)).awaitTermination()
+        sink = rows.writeStream.format(form).options(topic="orders", checkpointLocation=str(self.folder / f"c-{name}"))
+        sink.trigger(availableNow=True).start(str(self.root)).awaitTermination()
 
     def run(self) -> dict[str, Any]:
         found: dict[str, Any] = {moment: self.batch(moment) for moment in ("staging", "staged", "told")}

@@ -57,7 +57,7 @@ def export(
     as_json: bool,
     **spark: Any,
 ) -> None:
-    """Write records with Spark: parquet, delta, iceberg, orc, json, csv, whatever it has a writer for.
+    """Write records with Spark: parquet, orc, json, csv, delta, whatever it has a writer for.
 
     Values that are not what was asked for (no UTF-8, no JSON of the schema) are null, and stand in the column
     _corrupt_record.

@@ -3,7 +3,7 @@
     records -> key and value as bytes, as text, or the value as columns of its JSON -> a writer of Spark
 
 With a checkpoint it is a stream that ends when it has caught up (availableNow): a second run adds what is new, and each
-record is in the output once, if the format keeps its promise to streams (parquet, json, csv, orc, delta, iceberg do).
+record is in the output once, if the format keeps its promise to streams, as parquet, json, csv and orc do.
 """
 
 import json

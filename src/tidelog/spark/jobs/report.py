@@ -104,7 +104,7 @@ def _topics(topics: Sequence[TopicProfile]) -> str:
         shown, _ = _in_time(facts)
         line = spark_line([(at, n) for at, n, _ in shown], facts.times.moment_ms, "rate over time") if shown else ""
         cells = [
-            f'<td><a href="#{_anchor(topic.name)}">{escape(topic.name)}</a></td>',
+            f'<td class="topic"><a href="#{_anchor(topic.name)}">{escape(topic.name)}</a></td>',
             *_numbers(
                 number(len(topic.partitions)), number(facts.records), size(facts.stored), size(facts.sizes.mean),
                 number(facts.distinct_keys), f"{short(peak)}/s",

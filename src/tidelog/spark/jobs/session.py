@@ -95,10 +95,10 @@ def _started(name: str, wishes: SparkWishes) -> "SparkSession":
     if java_command() is None:
         raise UnsupportedError(_NO_JAVA)
     if wishes.is_local:  # workers run here, and only this interpreter is known to have what they need
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = sys.executable
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = os.environ["PYSPARK_PYTHON"]  # by it executors run a source that Spark found
     conf = {**_QUIET, **(_LOCAL if wishes.is_local else {}), **wishes.conf}
     if wishes.packages:
         conf["spark.jars.packages"] = ",".join(wishes.packages)

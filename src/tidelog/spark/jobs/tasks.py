@@ -39,7 +39,7 @@ _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception)): (.+)$", re.
 _ERROR_CLASS = re.compile(r"^\[[A-Z_.0-9]+\]\s*")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
 _WRONGLY_ASKED = re.compile(r"\[[A-Z_.0-9]+\] (.+?) SQLSTATE: 42")  # the class of states that mean: not so
-_JAVA_CAUSE = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+([\w$]*(?:Exception|Error)): (.+)$", re.MULTILINE)
+_JAVA_CAUSE = re.compile(r"^(?:Caused by: |: )?(?:[\w$]+\.)+([\w$]*(?:Exception|Error)): (.+)$", re.MULTILINE)
 
 
 class Refusal(NamedTuple):
