@@ -30,9 +30,11 @@ def counted(value: int, noun: str) -> str:
 def short(value: float) -> str:
     """A count in few characters.
 
-    >>> short(950), short(12_345), short(4_200_000)
-    ('950', '12k', '4.2M')
+    >>> short(950), short(12_345), short(4_200_000), short(0.15)
+    ('950', '12k', '4.2M', '0.15')
     """
+    if 0 < abs(value) < 0.995:
+        return f"{value:.2g}"
     for unit in ("", "k", "M", "G", "T"):
         if abs(value) < 999.5 or unit == "T":
             return f"{value:.1f}{unit}" if abs(value) < 9.95 and value % 1 else f"{value:.0f}{unit}"
