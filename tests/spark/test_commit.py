@@ -18,9 +18,9 @@ from tidelog.errors import CorruptionError, InvalidRequestError, StorageError
 from tidelog.log import LogConfig, ManualClock, UnifiedLog
 from tidelog.log.files import join
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import CLEAN_SHUTDOWN, COMMITTED_BATCHES, LOCK_FILE
+from tidelog.log.names import CLEAN_SHUTDOWN, COMMITTED_BATCHES, LOCK_FILE, TopicPartition
 from tidelog.records import NewRecord
-from tidelog.spark.commit import withdraw
+from tidelog.spark.commit import look, withdraw
 from tidelog.spark.committed_batches import BatchKey, CommittedBatches
 from tidelog.spark.staged_pieces import STAGED_FILE, staged_directories
 from tidelog.spark.staging import Staging
@@ -46,9 +46,9 @@ def test_what_is_staged_is_not_seen(disk: SimulatedFileSystem) -> None:
 
 def test_pieces_tell_what_is_in_them(disk: SimulatedFileSystem) -> None:
     order = order_of(disk, OPTIONS, [{"value": [b"a", b"bc"], "timestamp": pa.array([7, 5], pa.timestamp("ms"))}])
-    assert sorted((p.partition, p.records, p.max_timestamp_ms, p.host) for p in order.pieces) == [
-        (0, 1, 7, socket.gethostname()),
-        (1, 1, 5, socket.gethostname()),
+    assert sorted((p.partition, p.records, p.host) for p in order.pieces) == [
+        (0, 1, socket.gethostname()),
+        (1, 1, socket.gethostname()),
     ]
     assert [p.size for p in order.pieces] == [disk.stat(p.path(ROOT)).size for p in order.pieces]  # type: ignore[union-attr]
 
@@ -68,7 +68,7 @@ def test_a_piece_that_is_not_what_its_task_staged_stops_the_commit(disk: Simulat
         words = "has not the checksum"
     elif harm == "gone":
         disk.remove_directory(join(ROOT, piece.directory))
-        words = "is gone: nothing is committed"
+        words = "is gone; nothing is committed"
     else:
         disk.remove_directory(join(ROOT, piece.directory))
         order = order._replace(pieces=[each._replace(host="worker-7") for each in order.pieces])
@@ -216,3 +216,9 @@ def test_a_load_that_was_interrupted_is_taken_back_first(tmp_path: Path) -> None
     fs = LocalFileSystem()
     commit_order(fs, order_of(fs, options_for(root)))
     assert values(fs, root) == {number: 2 * added for number, added in ADDED.items()}
+
+
+def test_what_was_set_aside_is_no_partition(disk: SimulatedFileSystem) -> None:
+    commit_order(disk, order_of(disk, OPTIONS))
+    disk.make_directory(join(ROOT, f"orders-5.{'a' * 32}-stray"))
+    assert look(OPTIONS, fs=disk) == [TopicPartition("orders", number) for number in range(3)]

@@ -8,10 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidelog
+from tests.spark.commits import ADDED, commit_order, options_for, order_of
 from tests.spark.logs import START_MS, record, write
 from tidelog.columns import partition_for_keys
-from tidelog.errors import InvalidRequestError
+from tidelog.errors import InvalidRequestError, StorageError
 from tidelog.fsck import check
+from tidelog.log.local_files import LocalFileSystem
 from tidelog.records import Header, NewRecord
 from tidelog.spark.jobs.export import CORRUPT, ExportWishes, export
 from tidelog.spark.jobs.load import LoadWishes, load
@@ -173,6 +175,43 @@ def test_a_second_load_goes_on_behind_the_first(spark: SparkSession, tmp_path: P
     assert (again.first_offset, again.next_offset) == (10, 20)
     values = [value for _, value, *_ in records_of(tmp_path / "new", "rows")[0]]
     assert values == [b"%d" % number for number in (*range(10), *range(10))]
+
+
+class Failing(LocalFileSystem):
+    """A disk on which two directories cannot be made."""
+
+    def make_directory(self, path: str) -> None:
+        if path.endswith(("/orders-1", "/orders-2")):
+            raise StorageError(f"{path}: No space left on device")
+        super().make_directory(path)
+
+
+def test_a_write_that_was_interrupted_is_settled_before_partitions_are_counted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    target = str(tmp_path / "new")
+    with pytest.raises(StorageError, match="the commit is decided"):
+        commit_order(Failing(), order_of(Failing(), options_for(target)))
+    assert [path.name for path in (tmp_path / "new").glob("orders-?")] == ["orders-0"]  # of three
+    frame = spark.range(200).selectExpr("CAST(id AS STRING) AS key", "CAST(id AS STRING) AS value")
+    frame.write.parquet(str(tmp_path / "in"))
+    done = load(spark, str(tmp_path / "in"), target, "orders", LoadWishes())
+    assert [(each.partition.partition, each.first_offset) for each in done] == [
+        (number, len(added)) for number, added in sorted(ADDED.items())
+    ]
+    assert sum(each.records for each in done) == 200
+    for partition, rows in records_of(tmp_path / "new", "orders").items():
+        keys = [key for key, *_ in rows[len(ADDED[partition]) :]]
+        assert set(partition_for_keys(pa.array(keys, pa.binary()), 3).to_pylist()) == {partition}
+
+
+@pytest.mark.parametrize("named", ["-1", "3"])
+def test_a_partition_that_there_is_not_is_one_sentence(spark: SparkSession, tmp_path: Path, named: str) -> None:
+    frame = spark.range(2).selectExpr("CAST(id AS STRING) AS value", f"IF(id = 0, {named}, NULL) AS partition")
+    frame.coalesce(1).write.parquet(str(tmp_path / "in"))
+    with pytest.raises(InvalidRequestError, match=f"a row names partition {named} of rows, which has 3 of them"):
+        load(spark, str(tmp_path / "in"), str(tmp_path / "new"), "rows", LoadWishes(partitions=3))
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 @pytest.mark.parametrize(

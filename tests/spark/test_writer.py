@@ -12,6 +12,7 @@ import pytest
 import tidelog
 from tidelog.columns import partition_for_keys
 from tidelog.fsck import Severity, check
+from tidelog.log import UnifiedLog
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.partition_metadata import parse_uuid
 from tidelog.records import Record
@@ -197,6 +198,8 @@ def test_spark_refuses_the_other_modes(spark: "SparkSession", tmp_path: Path, mo
         (["'v' as value"], {"topic": "a/b"}, "topic names are made of"),
         (["'v' as value"], {"topic": "__consumer_offsets"}, "a topic of Kafka's own"),
         (["'v' as value"], {"compression": "brotli"}, "brotli"),
+        (["'v' as value"], {"partitions": "4294967296"}, "a topic gets 1000000 at most"),
+        (["'v' as value"], {"topicId": "A" * 22}, "topicId is zero"),
         (["'v' as value"], {"segment__bytes": "many"}, "segment.bytes is a size"),
         (["'v' as value"], {"segmentbytes": "1m"}, "do you mean 'segment.bytes'"),
         (["'v' as value"], {"subscribe": "a"}, "'subscribe' has no meaning for a write"),
@@ -222,6 +225,8 @@ def test_what_cannot_be_written_fails_on_the_driver(
         (["'v' as value", "-1 as partition"], {}, "names partition -1 of orders"),
         (["'v' as value", "cast(null as string) as topic"], {"topic": None}, "a row whose topic is null"),
         (["repeat('v', 70000) as value"], {"max__message__bytes": "64k"}, "the option max.message.bytes allows more"),
+        (["repeat('v', 70000) as value"], {"segment__bytes": "64k"}, "the option segment.bytes allows more"),
+        (["'v' as value", "'__consumer_offsets' as topic"], {"topic": None}, "a topic of Kafka's own"),
         (["'v' as value", "timestamp'1960-01-01' as timestamp"], {}, "a record has a time >= 0"),
     ],
 )
@@ -229,6 +234,8 @@ def test_rows_that_cannot_be_written_leave_nothing(
     spark: "SparkSession", tmp_path: Path, columns: list[str], options: dict[str, Any], words: str
 ) -> None:
     save(numbered(spark, 3), tmp_path, topic="there")
+    with UnifiedLog.open(tmp_path / "__consumer_offsets-0"):
+        pass  # as by a broker
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(Exception, match=words):
         save(spark.range(3).selectExpr(*columns).coalesce(1), tmp_path, **options)

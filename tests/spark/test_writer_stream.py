@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.test_writer import ensure_sound, numbered, save, values
+from tidelog.columns import partition_for_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,6 +106,29 @@ def test_a_stream_that_fails_in_the_middle_goes_on_where_it_was(spark: "SparkSes
     run(frame, tmp_path)
     assert written(tmp_path) == list(range(300))
     ensure_sound(tmp_path / "sink")
+
+
+def test_a_topic_that_gets_other_partitions_under_a_stream_keeps_keys_together(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """Spark prepares a write for each batch, so the next one knows them."""
+    save(numbered(spark, 100), tmp_path / "source")
+    sink = tmp_path / "sink"
+    save(numbered(spark, 0), sink, topic="copies", partitions=2)
+    writer = source(spark, tmp_path / "source").writeStream.format("tidelog").option("topic", "copies")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(sink))
+    try:
+        query.processAllAvailable()
+        save(numbered(spark, 0), sink, mode="overwrite", topic="copies", partitions=5, overwriteTopic=True)
+        save(numbered(spark, 100), tmp_path / "source")
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert written(tmp_path) == list(range(100))
+    for number, each in values(sink, "copies").items():
+        keys = [b"%d" % (int(value or b"") % 7) for value in each]
+        assert set(partition_for_keys(pa.array(keys, pa.binary()), 5).to_pylist()) <= {number}
+    ensure_sound(sink)
 
 
 def test_complete_mode_replaces_the_topic_if_it_is_said(spark: "SparkSession", tmp_path: Path) -> None:

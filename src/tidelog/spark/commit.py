@@ -21,6 +21,7 @@ from tidelog.log.checkpoints import CleanShutdownFile
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.files import FileLock, FileSystem, join
 from tidelog.log.local_files import LocalFileSystem, storage_error
+from tidelog.log.manager.log_directories import DirectoryKind
 from tidelog.log.names import COMMIT_JOURNAL, LOCK_FILE, TopicPartition
 from tidelog.spark.commit_apply import apply_journal, check_pieces
 from tidelog.spark.commit_journal import CommitJournal, ensure_untouched
@@ -79,7 +80,8 @@ def look(options: WriteOptions, *, fs: FileSystem | None = None, clock: Clock | 
     make_root(hands.fs, options.root)
     with _locked(hands, options.root, options.lock_timeout_ms):
         _settle(hands, options.root)
-        return [each.partition for each in logs_in(hands.fs, options.root)]
+        found = logs_in(hands.fs, options.root)
+        return [each.partition for each in found if each.kind is DirectoryKind.CURRENT]
 
 
 def roll_forward(
@@ -205,7 +207,10 @@ def _commit(hands: _Hands, order: Order) -> None:
         if order.key is not None:
             CommittedBatches(hands.fs, order.options.root).note(order.key)
         return
-    check_pieces(journal, hands.threads)
+    try:
+        check_pieces(journal, hands.threads)
+    except StorageError as error:
+        raise StorageError(f"{error}; nothing is committed") from error
     _ensure_room(hands.fs, journal)
     try:
         journal.write()

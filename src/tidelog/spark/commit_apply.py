@@ -48,7 +48,7 @@ _EPOCH = np.arange(12, 16)  # and of a leader epoch
 Int64Array = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def threads_for(count: int, threads: int | None) -> int:
+def _threads_for(count: int, threads: int | None) -> int:
     """How many threads do a number of things."""
     return max(1, min(count, threads or min(_MOST_THREADS, os.cpu_count() or 1)))
 
@@ -60,7 +60,7 @@ def check_pieces(journal: CommitJournal, threads: int | None = None) -> None:
     def check(piece: Piece) -> None:
         check_piece(journal.fs, journal.root, piece)
 
-    with ThreadPoolExecutor(threads_for(len(pieces), threads)) as pool:
+    with ThreadPoolExecutor(_threads_for(len(pieces), threads)) as pool:
         for _ in pool.map(check, pieces):
             pass
 
@@ -76,7 +76,7 @@ def apply_journal(
         for place in journal.dropped:
             fs.remove_directory(join(root, str(place)))
         work = _Appending(journal, clock, rng, is_redo)
-        with ThreadPoolExecutor(threads_for(len(journal.partitions), threads)) as pool:
+        with ThreadPoolExecutor(_threads_for(len(journal.partitions), threads)) as pool:
             for _ in pool.map(work.append, journal.partitions):
                 pass
         _write_checkpoints(journal)

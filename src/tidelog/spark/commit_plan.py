@@ -1,23 +1,32 @@
-"""What a commit is to do, put down as a journal: which logs there are, where they end, and which pieces each gets."""
+"""What a commit is to do, put down as a journal: which logs there are, where they end, and which pieces each gets.
 
+Whatever would keep a journal from being done is found here, while nothing is decided: a journal that cannot be done
+keeps everybody from writing to the root.
+"""
+
+import logging
+import os
 import random
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tidelog.errors import InvalidRequestError
+from tidelog.errors import InvalidRequestError, MessageTooLargeError, StorageError
 from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint, read_epochs
 from tidelog.log.clock import Clock
-from tidelog.log.config import LogConfig
-from tidelog.log.files import FileSystem, join, read_whole
+from tidelog.log.files import FileSystem, join, opened, read_whole
+from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.manager.log_directories import DirectoryKind, LogDirectory, list_directories
 from tidelog.log.names import (
+    CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
+    META_PROPERTIES,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
+    check_directory_name,
 )
 from tidelog.log.overlay_files import OverlayFileSystem
 from tidelog.log.partition_metadata import random_topic_id, read_topic_id
@@ -28,6 +37,13 @@ from tidelog.spark.staged_pieces import Piece
 from tidelog.spark.write_options import WriteOptions
 
 __all__ = ["Order", "Planning", "logs_in"]
+
+_log = logging.getLogger("tidelog.spark")
+
+_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, CLEANER_CHECKPOINT)
+_MAX_INT64 = (1 << 63) - 1
+_MOST_NAMED = 5  # topics, in a sentence
+_LENGTH_END = 12  # of a batch: base offset, and how many bytes follow
 
 
 class Order(NamedTuple):
@@ -60,13 +76,15 @@ class Planning:
             for each in logs_in(fs, self._root)
             if each.kind is DirectoryKind.CURRENT and each.partition.topic in order.counts
         }
-        self._checkpoints = {
-            name: OffsetCheckpoint(fs, join(self._root, name)).read()
-            for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT)
-        }
+        self._numbers: dict[str, set[int]] = {}  # of the partitions that are there
+        for place in self._there:
+            self._numbers.setdefault(place.topic, set()).add(place.partition)
+        self._checkpoints = {name: OffsetCheckpoint(fs, join(self._root, name)).read() for name in _CHECKPOINTS}
 
     def journal(self) -> CommitJournal:
         """The journal, of which nothing is written yet."""
+        self._ensure_as_dealt()
+        self._ensure_batches_fit()
         marker = CleanShutdownFile(self._fs, self._root)
         options = self._order.options
         journal = CommitJournal(
@@ -83,54 +101,145 @@ class Planning:
         counts = self._order.counts.items()
         wanted = {TopicPartition(topic, number) for topic, count in counts for number in range(count)}
         for place in sorted(wanted | set(pieces)):
-            if place in pieces or options.overwrite or (place not in self._there and self._is_made(place.topic)):
-                journal.partitions.append(self._plan(place, tuple(pieces.get(place, ()))))
+            is_touched = options.overwrite if place in self._there else self._is_made(place.topic)
+            if is_touched or place in pieces:
+                topic_id = journal.topic_ids[place.topic]
+                journal.partitions.append(self._plan(place, tuple(pieces.get(place, ())), topic_id))
         if options.overwrite:
             journal.dropped = sorted(self._there - wanted)
+            self._ensure_writable(join(self._root, str(place)) for place in sorted(self._there))
+        self._warn_of_what_is_new(journal)
         return journal
+
+    def _is_filled(self) -> bool:
+        """Whether it was said how many partitions there are, of one topic, so that missing ones are made."""
+        return self._order.options.partitions is not None and self._order.options.topic is not None
 
     def _is_made(self, topic: str) -> bool:
         """Whether partitions without rows are made: of a new topic, or where it was said how many there are."""
-        return self._order.options.partitions is not None or not any(place.topic == topic for place in self._there)
+        return self._is_filled() or topic not in self._numbers
+
+    # -- what is refused -----------------------------------------------------------------------------------------
+
+    def _ensure_as_dealt(self) -> None:
+        """Raise if a topic has another number of partitions by now than its rows were dealt out to."""
+        if self._order.options.overwrite and self._is_filled():
+            return  # whatever is there is replaced
+        for topic, dealt in self._order.counts.items():
+            numbers = self._numbers.get(topic)
+            if not numbers:
+                continue
+            count = max(numbers) + 1
+            is_completed = self._is_filled() and len(numbers) < count < dealt
+            if count != dealt and not is_completed:
+                raise InvalidRequestError(
+                    f"{topic} has {count} partitions by now, its rows were dealt out to {dealt}: another write came "
+                    "between; nothing is committed, write again"
+                )
+
+    def _ensure_batches_fit(self) -> None:
+        """Raise if a batch is larger than a segment: it could never be appended. No task stages such a one."""
+        most = self._order.options.config.segment_bytes
+        for piece in self._order.pieces:
+            path = piece.path(self._root)
+            if piece.size > most and self._fs.stat(path) is not None:  # what is gone is told of later
+                largest = _largest_batch(self._fs, path, piece.size)
+                if largest > most:
+                    raise MessageTooLargeError(
+                        f"{path} holds a batch of {largest} bytes, a segment {most}: the option segment.bytes allows "
+                        "more; nothing is committed"
+                    )
+
+    def _ensure_can_be_made(self, place: TopicPartition, directory: str) -> None:
+        check_directory_name(str(place))
+        if self._fs.stat(directory) is not None:
+            raise StorageError(f"{directory} is a file, where a partition is to be made: remove it")
+
+    def _ensure_writable(self, paths: Iterable[str]) -> None:
+        """Raise if this user may stage in the root, but not change what is there."""
+        if isinstance(self._fs, LocalFileSystem):
+            is_effective = os.access in os.supports_effective_ids
+            for path in paths:
+                if not os.access(path, os.W_OK, effective_ids=is_effective):
+                    raise StorageError(f"{path}: this user may not write to it; nothing is committed")
+
+    def _warn_of_what_is_new(self, journal: CommitJournal) -> None:
+        """Say what a broker may do with partitions that its cluster has not made."""
+        if self._order.options.topic_id is not None or self._fs.stat(join(self._root, META_PROPERTIES)) is None:
+            return
+        topics = sorted({plan.topic for plan in journal.partitions if plan.place not in self._there})
+        if topics:
+            _log.warning(
+                "%s is the directory of a broker, and partitions of %s are new in it: what its cluster does not have "
+                "under the same topic id, the broker sets aside as -stray when it starts; create the topic in the "
+                "cluster first, and give its id as topicId",
+                self._root,
+                ", ".join(topics) if len(topics) <= _MOST_NAMED else f"{len(topics)} topics",
+            )
+
+    # -- what is there -------------------------------------------------------------------------------------------
 
     def _topic_id(self, topic: str) -> uuid.UUID | None:
         """By which id the topic is known. A new one gets one; an old one may be from before there were ids."""
-        numbers = sorted(place for place in self._there if place.topic == topic)
-        paths = [join(join(self._root, str(place)), PARTITION_METADATA) for place in numbers]
-        known = next(filter(None, (read_topic_id(self._fs, path) for path in paths)), None)
+        numbers = sorted(self._numbers.get(topic, ()))
+        paths = [join(join(self._root, f"{topic}-{number}"), PARTITION_METADATA) for number in numbers]
+        found = [known for known in (read_topic_id(self._fs, path) for path in paths) if known is not None]
+        if len(set(found)) > 1:
+            raise StorageError(f"partitions of {topic} in {self._root} have different topic ids: nothing is committed")
+        known = next(iter(found), None)
         wanted = self._order.options.topic_id
         if known is not None and wanted is not None and known != wanted:
             raise InvalidRequestError(f"the topic {topic} has another id already; leave topicId out")
         return known or wanted or (None if numbers else random_topic_id(self._rng))
 
-    def _plan(self, place: TopicPartition, pieces: tuple[Piece, ...]) -> PartitionPlan:
+    def _plan(self, place: TopicPartition, pieces: tuple[Piece, ...], topic_id: uuid.UUID | None) -> PartitionPlan:
         is_there = place in self._there
         is_fresh = self._order.options.overwrite or not is_there
         directory = join(self._root, str(place))
+        if not is_there:
+            self._ensure_can_be_made(place, directory)
         epochs = read_epochs(self._fs, join(directory, LEADER_EPOCH_CHECKPOINT)) if is_there else []
-        return PartitionPlan(
+        plan = PartitionPlan(
             place.topic,
             place.partition,
             is_fresh,
-            0 if is_fresh else self._end_of(place, directory),
-            max((entry.epoch for entry in epochs), default=0),
+            0 if is_fresh else self._end_of(place, directory, topic_id),
+            max((0, *(entry.epoch for entry in epochs))),
             self._checkpoints[RECOVERY_POINT_CHECKPOINT].get(place),
             self._checkpoints[HIGH_WATERMARK_CHECKPOINT].get(place),
             pieces,
         )
+        if plan.end_then > _MAX_INT64:
+            raise StorageError(f"{directory} ends at {plan.end}: there are no offsets for more")
+        return plan
 
-    def _end_of(self, place: TopicPartition, directory: str) -> int:
-        """Where a log ends, found without touching it."""
+    def _end_of(self, place: TopicPartition, directory: str, topic_id: uuid.UUID | None) -> int:
+        """Where a log ends, found without touching it: it is opened as for the appending."""
         log = UnifiedLog.open(
             directory,
-            LogConfig(),
+            self._order.options.config,
             recovery_point=max(self._checkpoints[RECOVERY_POINT_CHECKPOINT].get(place, 0), 0),
             log_start_offset=max(self._checkpoints[LOG_START_CHECKPOINT].get(place, 0), 0),
+            high_watermark=self._checkpoints[HIGH_WATERMARK_CHECKPOINT].get(place),
             clean_shutdown=True,
+            topic_id=topic_id,
             clock=self._clock,
             fs=OverlayFileSystem(self._fs),
             lock=False,
         )
-        end = log.log_end_offset
+        end, segment = log.log_end_offset, f"{log.active_segment.base_offset:020d}."
         log.release()
+        written = [name for name in self._fs.list(directory) if name.startswith(segment)]
+        self._ensure_writable([directory, *(join(directory, name) for name in written)])
         return end
+
+
+def _largest_batch(fs: FileSystem, path: str, size: int) -> int:
+    """The size of the largest batch of a file, read from the heads of all."""
+    largest = position = 0
+    with opened(fs.open(path)) as file:
+        while position < size:
+            length = _LENGTH_END + int.from_bytes(file.read(position, _LENGTH_END)[8:], "big")
+            largest = max(largest, length)
+            position += length
+    return largest

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.columns import partition_for_keys
+from tidelog.columns.inputs import Inputs
 from tidelog.errors import InvalidRequestError
 from tidelog.log.names import TopicPartition
 from tidelog.spark.write_options import ensure_writable_topic
 
-__all__ = ["Dealer", "TopicShape", "shapes_of"]
+__all__ = ["Dealer", "Share", "TopicShape", "shapes_of"]
 
 Int64Array = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -62,6 +63,14 @@ def shapes_of(partitions: Iterable[TopicPartition], topic: str | None, wanted: i
     return {name: TopicShape.settled(name, found, wanted if topic else None) for name, found in there.items()}
 
 
+class Share(NamedTuple):
+    """The rows of a partition: those with some numbers, in their order; all of them without."""
+
+    place: TopicPartition
+    rows: Inputs
+    order: Int64Array | None
+
+
 class Dealer:
     """Deals out the rows of one task. `first` is where rows without a key begin, so that not all begin with 0."""
 
@@ -78,13 +87,14 @@ class Dealer:
             return self.shape_of(self._topic).partitions
         return max(2, sum(shape.partitions for shape in self.shapes.values()))
 
-    def deal(self, rows: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    def deal(self, rows: pa.RecordBatch) -> Iterator[Share]:
         """The rows of each partition, with what is stored of them."""
         for topic, part in self._by_topic(rows):
-            numbers = self._numbers(topic, part)
+            numbers = self.numbers(topic, part)
             stored = part.select([name for name in part.schema.names if name not in ("topic", "partition")])
-            for number, share in _split(stored, numbers):
-                yield TopicPartition(topic, number), share
+            inputs = Inputs(stored)
+            for number, order in _orders(numbers):
+                yield Share(TopicPartition(topic, number), inputs, order)
 
     def _by_topic(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         if self._topic is not None:
@@ -94,17 +104,17 @@ class Dealer:
         if named.null_count:
             raise InvalidRequestError("a row whose topic is null: every row needs one, or set the option topic")
         topics = named.dictionary.to_pylist()
-        for index, part in _split(rows, named.indices.to_numpy().astype(np.int64)):
-            yield topics[index], part
+        for index, order in _orders(named.indices.to_numpy().astype(np.int64)):
+            yield topics[index], rows if order is None else rows.take(pa.array(order))
 
     def shape_of(self, topic: str) -> TopicShape:
         """The shape of a topic, which may be new."""
+        ensure_writable_topic(topic)  # Kafka's own are there, and so are their shapes
         if topic not in self.shapes:
-            ensure_writable_topic(topic)
             self.shapes[topic] = TopicShape(self._wanted or 1)
         return self.shapes[topic]
 
-    def _numbers(self, topic: str, rows: pa.RecordBatch) -> Int64Array:
+    def numbers(self, topic: str, rows: pa.RecordBatch) -> Int64Array:
         """The partition of each row."""
         shape = self.shape_of(topic)
         names = rows.schema.names
@@ -154,22 +164,19 @@ def _ensure_there(topic: str, numbers: pa.Array, shape: TopicShape) -> None:
         )
 
 
-def _split(rows: pa.RecordBatch, numbers: Int64Array) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows by their numbers, in the order they have; without a copy where equal ones are neighbours already."""
+def _orders(numbers: Int64Array) -> Iterator[tuple[int, Int64Array | None]]:
+    """Which rows have each number, in the order they have; None where all of them have one."""
     if not len(numbers):
         return
-    changes = np.diff(numbers)
-    if not changes.any():
-        yield int(numbers[0]), rows
+    if not np.diff(numbers).any():
+        yield int(numbers[0]), None
         return
-    if (changes < 0).any():
-        is_narrow = numbers.max() < _NARROW
-        order = np.argsort(numbers.astype(np.uint16) if is_narrow else numbers, kind="stable")
-        rows, numbers = rows.take(pa.array(order)), numbers[order]
-        changes = np.diff(numbers)
-    edges = [0, *(np.flatnonzero(changes) + 1).tolist(), len(numbers)]
+    is_narrow = numbers.max() < _NARROW
+    order = np.argsort(numbers.astype(np.uint16) if is_narrow else numbers, kind="stable")
+    numbers = numbers[order]
+    edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
     for start, end in pairwise(edges):
-        yield int(numbers[start]), rows.slice(start, end - start)
+        yield int(numbers[start]), order[start:end]
 
 
 def _listed(numbers: Iterable[int]) -> str:

@@ -3,8 +3,8 @@
     <root>/orders-3.<32 hexadecimal digits>-delete/staged.batches
 
 Kafka takes such a directory for one that it has begun to delete, and removes it when it starts; no view lists it. The
-first 16 digits are those of the job, the others of the attempt. The offsets of the batches count from 0: what they come
-to is known when the piece is committed, and stands outside the checksum of a batch.
+first 16 digits are those of the job, the others of the attempt and the partition. The offsets of the batches count from
+0: what they come to is known when the piece is committed, and stands outside the checksum of a batch.
 """
 
 import random
@@ -47,7 +47,6 @@ class Piece(NamedTuple):
     directory: str  # its name in the root
     size: int
     records: int
-    max_timestamp_ms: int
     crc: int  # CRC-32C of all bytes
     host: str  # where it was written
 
@@ -132,6 +131,6 @@ def piece_of(content: Any) -> Piece:
     """A piece as a journal has it."""
     piece = Piece(*content)
     kinds = [type(each) for each in piece]
-    if kinds != [str, int, str, int, int, int, int, str]:
+    if kinds != [str, int, str, int, int, int, str]:
         raise ValueError("a piece is noted in another form")
     return piece

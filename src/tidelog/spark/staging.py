@@ -8,6 +8,7 @@ when `finish` returns; an attempt that fails takes its files away, one that is k
 import socket
 import time
 from collections.abc import Callable, Iterable
+from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,8 @@ from tidelog.columns import ColumnEncoder, EncodedBatches
 from tidelog.errors import InvalidRequestError, MessageTooLargeError, StorageError
 from tidelog.log.files import FileSystem, join
 from tidelog.log.names import TopicPartition
-from tidelog.spark.dealing import Dealer
-from tidelog.spark.staged_pieces import STAGED_FILE, Piece, directory_for
+from tidelog.spark.dealing import Dealer, Share
+from tidelog.spark.staged_pieces import STAGED_FILE, Piece, directory_for, job_of
 from tidelog.spark.write_options import WriteOptions
 
 __all__ = ["Staging", "stage_rows"]
@@ -33,8 +34,8 @@ def stage_rows(batches: Iterable[pa.RecordBatch], dealer: Dealer, staging: "Stag
     """Write rows to the files of an attempt; what is staged."""
     try:
         for rows in _collected(batches, _bytes_to_collect(dealer.places)):
-            for place, share in dealer.deal(_timed(rows)):
-                staging.append(place, share)
+            for share in dealer.deal(_timed(rows)):
+                staging.append(share)
         return staging.finish()
     except BaseException:
         staging.discard()
@@ -87,7 +88,9 @@ class Staging:
         self._fs = fs
         self._options = options
         self._attempt = attempt
-        self._largest = options.config.max_message_bytes
+        config = options.config
+        self._limits = {"max.message.bytes": config.max_message_bytes, "segment.bytes": config.segment_bytes}
+        self._largest = min(self._limits.values())
         self._open: dict[TopicPartition, _OpenPiece] = {}
         if fs.stat(options.root) is None:
             raise InvalidRequestError(
@@ -95,21 +98,32 @@ class Staging:
                 "it must be a directory that driver and executors share"
             )
 
-    def append(self, place: TopicPartition, rows: pa.RecordBatch) -> None:
+    def append(self, share: Share) -> None:
         """Write rows behind those that the attempt has for the partition."""
+        place = share.place
         piece = self._open.get(place)
         if piece is None:
-            directory = directory_for(place, self._attempt)
+            directory = directory_for(place, self._name_for(place))
             self._fs.make_directory(join(self._options.root, directory))
             piece = self._open[place] = _OpenPiece(self._fs, self._options.root, directory, self._options.encoder())
-        piece.append(rows, self._ensure_small)
+        piece.append(share, self._ensure_small)
+
+    def _name_for(self, place: TopicPartition) -> str:
+        """The digits of a directory: the job's, and some that are the partition's alone.
+
+        Of a long topic the directory has only the beginning, which another may share.
+        """
+        job = job_of(self._attempt)
+        own = sha256(f"{self._attempt} {place}".encode()).hexdigest()
+        return job + own[: len(self._attempt) - len(job)]
 
     def _ensure_small(self, encoded: EncodedBatches) -> None:
         largest = int(encoded.sizes.max(initial=0))
         if largest > self._largest:
+            names = " and ".join(name for name, limit in self._limits.items() if largest > limit)
             raise MessageTooLargeError(
                 f"a row makes a batch of {largest} bytes, the topic allows {self._largest}: "
-                "the option max.message.bytes allows more, and so must the topic"
+                f"the option {names} allows more, and so must the topic"
             )
 
     def finish(self) -> tuple[Piece, ...]:
@@ -136,19 +150,17 @@ class _OpenPiece:
         self._encoder = encoder
         self._size = 0
         self._crc = 0
-        self._max_timestamp_ms = -1
 
-    def append(self, rows: pa.RecordBatch, check: Callable[[EncodedBatches], None]) -> None:
+    def append(self, share: Share, check: Callable[[EncodedBatches], None]) -> None:
         file = self._fs.open_write(join(self.path, STAGED_FILE), create=not self._size)
         try:
-            for encoded in self._encoder.encode(rows):
+            for encoded in self._encoder.encode_some(share.rows, share.order):
                 check(encoded)
                 file.write_at(self._size, encoded.data)
                 self._size += len(encoded.data)
                 self._crc = crc32c(encoded.data, self._crc)
         finally:
             file.close()
-        self._max_timestamp_ms = max(self._max_timestamp_ms, int(np.asarray(rows.column("timestamp")).max(initial=-1)))
 
     def finish(self, place: TopicPartition, host: str) -> Piece:
         file = self._fs.open_write(join(self.path, STAGED_FILE), create=False)
@@ -161,6 +173,4 @@ class _OpenPiece:
         self._fs.sync_directory(self.path)
         records = self._encoder.next_offset
         assert records is not None
-        return Piece(
-            place.topic, place.partition, self._directory, self._size, records, self._max_timestamp_ms, self._crc, host
-        )
+        return Piece(place.topic, place.partition, self._directory, self._size, records, self._crc, host)

@@ -1,6 +1,5 @@
 """The options of a write, understood: where to, which topic, and how its log is made."""
 
-import logging
 import uuid
 from typing import NamedTuple
 
@@ -8,17 +7,16 @@ from tidelog.columns import ColumnEncoder
 from tidelog.errors import InvalidRequestError, InvalidTopicError
 from tidelog.log.config import LogConfig
 from tidelog.log.names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, check_topic_name
-from tidelog.log.partition_metadata import parse_uuid
+from tidelog.log.partition_metadata import ZERO_UUID, parse_uuid
 from tidelog.spark.option_values import OptionValues
 from tidelog.spark.places import Places
 
 __all__ = ["WriteOptions", "ensure_writable_topic"]
 
-_log = logging.getLogger("tidelog.spark")
-
 _BATCH_BYTES = 64 << 10
 _SIZES = ("segment.bytes", "index.interval.bytes", "max.message.bytes")
 _MINUTE_MS, _DAY_MS = 60_000, 86_400_000
+_MOST_PARTITIONS = 1_000_000  # each is a directory, with files that are made and synced
 
 
 class WriteOptions(NamedTuple):
@@ -62,6 +60,10 @@ class WriteOptions(NamedTuple):
         LogConfig.from_properties(dict(self.configs))
         if self.topic is not None:
             ensure_writable_topic(self.topic)
+        if self.partitions is not None and self.partitions > _MOST_PARTITIONS:
+            raise InvalidRequestError(f"partitions={self.partitions}: a topic gets {_MOST_PARTITIONS} at most")
+        if self.topic_id == ZERO_UUID:
+            raise InvalidRequestError("topicId is zero, by which Kafka means that there is no id: leave it out")
         if self.overwrite and not values.flag("overwriteTopic", default=False):
             raise InvalidRequestError(
                 "mode overwrite (or complete) would delete what the topic holds: "

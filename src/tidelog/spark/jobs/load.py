@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidelog.columns import partition_for_keys
-from tidelog.errors import InvalidRequestError, InvalidTopicError
-from tidelog.log.names import TopicPartition, is_delete_directory, is_stray_directory, parse_directory_name
-from tidelog.spark.dealing import shapes_of
+from tidelog.errors import InvalidRequestError
+from tidelog.log.names import TopicPartition
+from tidelog.spark.commit import look
+from tidelog.spark.dealing import Dealer, TopicShape, shapes_of
 from tidelog.spark.jobs.tasks import OnTasks, watched
+from tidelog.spark.option_values import OptionValues
 from tidelog.spark.source import FORMAT
+from tidelog.spark.write_options import WriteOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,17 +71,21 @@ def load(
 ) -> list[Loaded]:
     """Append a table, by its path, its paths or its name, to a topic of a directory that all workers see."""
     root = os.path.abspath(directory)
-    count = shapes_of(_partitions_in(root), topic, wishes.partitions)[topic].partitions
-    before = _ends(root, topic)
+    options = {**wishes.writing, "topic": topic}
+    if wishes.partitions is not None:
+        options["partitions"] = str(wishes.partitions)
     with watched(spark, "load", on_tasks):
         reader = spark.read.format(wishes.form).options(**wishes.options)
         if wishes.schema:
             reader = reader.schema(wishes.schema)
         table = reader.load(source if isinstance(source, str) else list(source))
-        rows = _dealt(_records(table, wishes), count)
-        options = {**wishes.writing, "topic": topic}
-        if wishes.partitions is not None:
-            options["partitions"] = str(wishes.partitions)
+        records = _records(table, wishes)
+        there = look(WriteOptions.of(OptionValues({**options, "path": root}), overwrite=False))
+        before = _ends(root, topic) if any(place.topic == topic for place in there) else {}
+        shape = shapes_of(there, topic, wishes.partitions)[topic]
+        if shape.only is None:
+            options["partitions"] = str(shape.partitions)  # refused if there are others when the rows are written
+        rows = _dealt(records, topic, shape)
         rows.write.format(FORMAT).options(**options).mode("append").save(root)
     after = _ends(root, topic)
     return [
@@ -137,55 +141,32 @@ def _stored(column: Any, role: str, table: "DataFrame", name: str) -> Any:
 # -- partitions --------------------------------------------------------------------------------------------------------
 
 
-def _dealt(records: "DataFrame", count: int) -> "DataFrame":
+def _dealt(records: "DataFrame", topic: str, shape: TopicShape) -> "DataFrame":
     """Records with their partitions, those of a partition in one task and in order."""
     from pyspark.sql.types import IntegerType, StructField, StructType
 
     schema = records.schema
     if "partition" not in schema.names:
         schema = StructType([*schema.fields, StructField("partition", IntegerType())])
-    numbered = records.mapInArrow(partial(_with_partitions, count=count), schema)
-    tasks = max(min(count, 4 * records.sparkSession.sparkContext.defaultParallelism), 1)
+    numbered = records.mapInArrow(partial(_with_partitions, topic=topic, shape=shape), schema)
+    tasks = max(min(shape.partitions, 4 * records.sparkSession.sparkContext.defaultParallelism), 1)
     return numbered.repartition(tasks, "partition").sortWithinPartitions("partition", _PLACE).drop(_PLACE)
 
 
-def _with_partitions(batches: Iterator[pa.RecordBatch], *, count: int) -> Iterator[pa.RecordBatch]:
+def _with_partitions(batches: Iterator[pa.RecordBatch], *, topic: str, shape: TopicShape) -> Iterator[pa.RecordBatch]:
     """Rows with the partition that they name, that their key gives them, or whose turn it is."""
-    turn = 0
+    dealer = Dealer(topic, {topic: shape}, None, first=0)
     for batch in batches:
+        numbers = pa.array(dealer.numbers(topic, batch), pa.int32())
         at = batch.schema.get_field_index("partition")
-        numbers = batch.column(at) if at >= 0 else pa.nulls(batch.num_rows, pa.int32())
-        if numbers.null_count and "key" in batch.schema.names:
-            by_key = partition_for_keys(batch.column("key"), count)
-            numbers = pc.coalesce(numbers, by_key)
-        missing = numbers.null_count
-        if missing:  # in runs, as a producer deals them out
-            values = np.array(numbers.fill_null(-1))
-            values[values < 0] = (np.arange(missing) * count // missing + turn) % count
-            turn += 1
-            numbers = pa.array(values, pa.int32())
         if at >= 0:
             yield batch.set_column(at, "partition", numbers)
         else:
             yield batch.append_column("partition", numbers)
 
 
-def _partitions_in(root: str) -> list[TopicPartition]:
-    """The partitions of a directory, which may not be there yet."""
-    found = []
-    for name in os.listdir(root) if os.path.isdir(root) else ():
-        if not (is_delete_directory(name) or is_stray_directory(name)):
-            try:
-                found.append(parse_directory_name(name))
-            except InvalidTopicError:  # a file of the root
-                continue
-    return found
-
-
 def _ends(root: str, topic: str) -> dict[int, int]:
     """Where the partitions of a topic end."""
     import tidelog
 
-    if not any(partition.topic == topic for partition in _partitions_in(root)):
-        return {}
     return {partition.partition: partition.log_end_offset for partition in tidelog.open(root)[topic]}
