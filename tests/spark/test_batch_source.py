@@ -1,6 +1,7 @@
 """`spark.read.format("tidelog")` on a real Spark: what it reads, and what it says where it cannot."""
 
 import json
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 import tidelog
 from tests.golden.corpus import case
 from tests.spark.logs import START_MS, record, write
+from tidelog.log.batch_scan import scan_batches
+from tidelog.log.local_files import LocalFileSystem
 from tidelog.records import Header
+from tidelog.spark.row_schema import schema_of_columns
+from tidelog.spark.source import batch_reader
 
 Rows = list[tuple[Any, ...]]
 
@@ -184,6 +189,69 @@ def test_damage_can_be_left_out_and_told_of_in_a_column(spark: SparkSession, dam
     assert str(damaged) in told[0].corruption
     assert len(left) == 195
     assert sorted(set(range(200)) - left) == list(range(min(set(range(200)) - left), min(set(range(200)) - left) + 5))
+
+
+def test_a_frame_whose_segments_were_deleted_since_it_was_planned_fails_or_has_the_rest(
+    spark: SparkSession, root: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(root, tmp_path / "logs")
+    options = {"subscribe": "orders", "bytesPerPartition": "1000"}
+    strict, lenient = (load(spark, tmp_path / "logs", failOnDataLoss=each, **options) for each in ("true", "false"))
+    assert strict.count() == lenient.count() == 250
+    logs = sorted((tmp_path / "logs" / "orders-0").glob("*.log"))
+    start = int(logs[2].stem)
+    for path in (tmp_path / "logs" / "orders-0").glob("*"):
+        if path.stem.isdecimal() and int(path.stem) < start:
+            path.unlink()
+    words = failure(lambda: strict.select("offset"))
+    assert "of orders-0 are gone since they were planned; failOnDataLoss=false reads what is left" in words
+    assert rows(lenient.where("partition = 0"), "offset") == [(number,) for number in range(start, 200)]
+
+
+# -- the reader alone --------------------------------------------------------------------------------------------------
+
+
+def read_alone(root: Path, columns: str = "offset", **options: str) -> list[dict[str, Any]]:
+    """Rows in the order of tasks, each of them sent to a worker and back."""
+    reader = batch_reader({"path": str(root), "subscribe": "orders", **options}, schema_of_columns(columns))
+    tasks = pickle.loads(pickle.dumps(reader.partitions()))
+    return [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(("byte", "behind"), [(8, 120), (100, 90)])  # its length, which hides what follows; a record
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"minPartitions": "80"},
+        {"maxRecordsPerPartition": "2"},
+        {"bytesPerPartition": "400"},
+        {"bytesPerPartition": "400", "minPartitions": "200"},
+    ],
+)
+def test_a_damaged_batch_is_one_row_however_the_tasks_are_cut(
+    root: Path, tmp_path: Path, byte: int, behind: int, options: dict[str, str]
+) -> None:
+    shutil.copytree(root, tmp_path / "logs")
+    directory = tmp_path / "logs" / "orders-0"
+    log, position = next(
+        (log, each.position)
+        for log in sorted(directory.glob("*.log"))
+        for each in scan_batches(LocalFileSystem().open(str(log)), 0, log.stat().st_size)
+        if each.base_offset == 85
+    )
+    content = bytearray(log.read_bytes())
+    content[position + byte] ^= 1
+    log.write_bytes(content)
+    found = read_alone(tmp_path / "logs", "partition, offset, corruption", onCorruption="skip", **options)
+    [told] = [row["corruption"] for row in found if row["corruption"] is not None]
+    left = sorted(row["offset"] for row in found if row["partition"] == 0 and row["corruption"] is None)
+    assert f"{log}, position {position}: " in told
+    assert f"and offsets 85 to {behind - 1} with them" in told
+    assert left == [number for number in range(200) if not 85 <= number < behind]
+    inside = {"startingOffsets": '{"orders":{"0":87,"1":0}}', "onCorruption": "skip", **options}
+    told_inside = [row for row in read_alone(tmp_path / "logs", "offset, corruption", **inside) if row["corruption"]]
+    assert len(told_inside) == 1  # nobody has read what lies before
 
 
 # -- what is refused, on the driver ------------------------------------------------------------------------------------

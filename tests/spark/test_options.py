@@ -7,10 +7,11 @@ import pytest
 from tests.spark.logs import record, write
 from tidelog.errors import InvalidRequestError
 from tidelog.log.names import TopicPartition
-from tidelog.spark.bounds import Bound, Reach, ranges
+from tidelog.spark.bounds import Bound, OffsetRange, Reach, ranges
 from tidelog.spark.option_table import BATCH, STREAM, WRITE, check_names, rows_for
 from tidelog.spark.option_values import OptionValues
 from tidelog.spark.places import Places
+from tidelog.spark.planning import Splits, plan_tasks
 from tidelog.spark.topics import TopicChoice
 from tidelog.view import open as open_logs
 
@@ -57,6 +58,8 @@ def test_every_option_of_the_connector_is_known() -> None:
     [
         ("minPartitions", "0", "minPartitions is a number from 1 on, not '0'"),
         ("minPartitions", "many", "minPartitions is a number from 1 on, not 'many'"),
+        ("minPartitions", "9" * 5000, "minPartitions is a number from 1 on, not '999.*' and so on, 5000 characters"),
+        ("bytesPerPartition", "9" * 5000, "bytesPerPartition is a size such as 64m"),
         ("bytesPerPartition", "lots", "bytesPerPartition is a size such as 64m"),
         ("maxTriggerDelay", "5 parsec", "maxTriggerDelay is a duration such as"),
         ("checksum", "yes", "checksum is true or false, not 'yes'"),
@@ -97,6 +100,17 @@ def test_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("address", ["file:/a b/c", "file:///a b/c", "file://localhost/a%20b/c"])
+def test_an_address_of_a_file_is_a_local_path(address: str) -> None:
+    places = Places.of(OptionValues({"path": address, "replica": address}))
+    assert (places.paths, places.replica, places.is_remote) == (("/a b/c",), "/a b/c", False)
+
+
+def test_an_address_of_a_file_on_another_machine_is_refused() -> None:
+    with refused(match="file://elsewhere/a: an address of a local path has three slashes"):
+        Places.of(OptionValues({"path": "file://elsewhere/a"}))
+
+
 def test_a_directory_with_a_comma_in_its_name_is_one_path(tmp_path: Path) -> None:
     (tmp_path / "a,b").mkdir()
     assert Places.of(OptionValues({"path": f"{tmp_path}/a,b"})).paths == (f"{tmp_path}/a,b",)
@@ -105,6 +119,8 @@ def test_a_directory_with_a_comma_in_its_name_is_one_path(tmp_path: Path) -> Non
 def test_options_of_a_file_system_are_numbers_and_flags_too() -> None:
     values = OptionValues({"path": "s3://b", "storage.anonymous": "true", "storage.connect_timeout": "3"})
     assert dict(Places.of(values).storage) == {"anonymous": True, "connect_timeout": 3}
+    values = OptionValues({"path": "s3://b", "storage.access_key": "0123", "storage.connect_timeout": "0.5"})
+    assert dict(Places.of(values).storage) == {"access_key": "0123", "connect_timeout": 0.5}
 
 
 def test_a_missing_path_says_which_machine_has_looked(tmp_path: Path) -> None:
@@ -150,6 +166,7 @@ def test_topics_are_chosen(root: Path, options: dict[str, str], chosen: list[str
         ({"subscribePattern": "("}, "no regular expression"),
         ({"assign": "[1]"}, "assign is written"),
         ({"assign": '{"a":["b"]}'}, "assign is written"),
+        ({"assign": '{"a":' * 100_000}, "assign is written .* and so on, 500000 characters"),
         ({"subscribe": "order"}, "no topic 'order' .* do you mean 'orders'"),
     ],
 )
@@ -180,6 +197,42 @@ def test_bounds_come_to_offsets(root: Path) -> None:
 
 def test_partitions_with_nothing_to_read_are_left_out(root: Path) -> None:
     assert found(root, {"startingOffsets": '{"orders":{"0":5,"1":20}}'}) == {"orders-0": (5, 40)}
+
+
+@pytest.mark.parametrize(
+    "ending", [{}, {"endingOffsets": '{"orders":{"0":-1,"1":-1}}'}, {"endingTimestamp": "9000000000000"}]
+)
+def test_a_beginning_behind_the_latest_offset_is_refused(root: Path, ending: dict[str, str]) -> None:
+    with refused(match="orders-0 begins with 99, behind its end 40"):
+        found(root, {"startingOffsets": '{"orders":{"0":99,"1":7}}', **ending})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"endingOffsets": '{"orders":{"0":-2,"1":-1}}'}, "endingOffsets can not be the earliest, -2, of a partition"),
+        ({"endingOffsets": "earliest"}, "endingOffsets says where reading ends"),
+        ({"startingOffsets": '{"a":' * 100_000}, "startingOffsets is written"),
+        ({"startingOffsets": f'{{"orders":{{"0":{10**30},"1":0}}}}'}, "startingOffsets is written"),
+        ({"startingTimestamp": "9" * 30}, "startingTimestamp is a number of milliseconds since 1970"),
+    ],
+)
+def test_a_bound_that_cannot_be_is_refused(root: Path, options: dict[str, str], words: str) -> None:
+    with refused(match=words):
+        found(root, options)
+
+
+def test_a_path_that_is_no_json_is_one(root: Path) -> None:
+    assert len(Places.of(OptionValues({"path": "[" * 100_000})).paths) == 1
+
+
+def test_more_tasks_than_offsets_are_not_made(root: Path) -> None:
+    logs = open_logs(root)
+    wanted = [OffsetRange(TopicPartition("other", 0), 2, 7)]
+    tasks = plan_tasks(logs, wanted, Splits(1 << 20, min_partitions=10**17), Reach())
+    assert [(p.first_offset, p.limit_offset) for task in tasks for p in task.pieces] == [
+        (n, n + 1) for n in range(2, 7)
+    ]
 
 
 def test_two_bounds_must_name_the_same_partitions(root: Path) -> None:

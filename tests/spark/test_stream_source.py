@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from tests.spark.logs import record, write
@@ -15,7 +16,7 @@ from tidelog.errors import InvalidRequestError, OffsetOutOfRangeError
 from tidelog.log.checkpoints import OffsetCheckpoint
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import LOG_START_CHECKPOINT, TopicPartition
-from tidelog.spark.row_schema import default_schema
+from tidelog.spark.row_schema import default_schema, schema_of_columns
 from tidelog.spark.source import stream_reader
 from tidelog.spark.stream_reader import StreamReader
 
@@ -174,6 +175,58 @@ def test_a_partition_that_is_gone_is_an_error(tmp_path: Path) -> None:
     gone = {"orders": {"0": 0, "1": 5}}
     with pytest.raises(OffsetOutOfRangeError, match="orders-1 are gone"):
         reader(tmp_path).partitions(gone, {"orders": {"0": 1, "1": 9}})
+
+
+def test_a_partition_that_was_away_is_an_error_though_it_is_back(tmp_path: Path) -> None:
+    """The checkpoint has forgotten how far it was read: the next micro-batch would begin with 0 again."""
+    for partition in range(2):
+        write(tmp_path, "orders", partition, (record(number) for number in range(10)))
+    begun, ended = {"orders": {"0": 10, "1": 10}}, {"orders": {"0": 10}}
+    for _ in range(2):  # as often as the query is started
+        with pytest.raises(OffsetOutOfRangeError, match="orders-1 are gone, .* failOnDataLoss=false"):
+            reader(tmp_path).partitions(begun, ended)
+    assert reader(tmp_path, failOnDataLoss="false").partitions(begun, ended) == []
+
+
+def test_what_retention_takes_behind_the_plan_is_an_error_or_left_out(tmp_path: Path) -> None:
+    write(tmp_path, "orders", 0, (record(number) for number in range(100)), segment_bytes=2_000)
+    begun, ended = {"orders": {"0": 0}}, {"orders": {"0": 100}}
+    strict, lenient = reader(tmp_path), reader(tmp_path, failOnDataLoss="false")
+    tasks = strict.partitions(begun, ended)
+    second = sorted((tmp_path / "orders-0").glob("*.log"))[1]
+    for path in (tmp_path / "orders-0").glob(f"{0:020}.*"):
+        path.unlink()
+    with pytest.raises(OffsetOutOfRangeError, match=rf"offsets 0 to {int(second.stem) - 1} of orders-0 are gone"):
+        offsets_read(strict, tasks)
+    assert offsets_read(lenient, tasks) == list(range(int(second.stem), 100))
+
+
+def offsets_read(stream: StreamReader, tasks: list[InputPartition]) -> list[int]:
+    return [offset for task in tasks for batch in stream.read(task) for offset in batch.column("offset").to_pylist()]
+
+
+@pytest.mark.parametrize("first", [0, 43])  # before the damaged batch, and in its midst
+def test_damage_is_told_of_once_however_many_micro_batches_it_lies_in(tmp_path: Path, first: int) -> None:
+    write(tmp_path, "orders", 0, (record(number) for number in range(100)), segment_bytes=10**6)
+    [log] = (tmp_path / "orders-0").glob("*.log")
+    content = bytearray(log.read_bytes())
+    content[content.index(b"value-42")] ^= 1  # of offsets 40 to 44
+    log.write_bytes(content)
+    options = {"path": str(tmp_path), "onCorruption": "skip", "startingOffsets": f'{{"orders":{{"0":{first}}}}}'}
+    stream = stream_reader(options, schema_of_columns("offset, corruption"))
+    assert isinstance(stream, StreamReader)
+    begun, rows = stream.initialOffset(), []
+    while (ended := stream.latestOffset(begun, ReadMaxRows(2))) != begun:
+        if begun == {"orders": {"0": 44}}:
+            stream.stop()
+            stream = stream_reader(options, schema_of_columns("offset, corruption"))  # started again
+            assert isinstance(stream, StreamReader)
+        for task in stream.partitions(begun, ended):
+            rows += [row for batch in stream.read(task) for row in batch.to_pylist()]
+        begun = ended
+    left = [row["offset"] for row in rows if row["corruption"] is None]
+    assert left == [number for number in range(first, 100) if not 40 <= number < 45]
+    assert len(rows) == len(left) + 1
 
 
 def test_offsets_of_another_source_are_refused(tmp_path: Path) -> None:

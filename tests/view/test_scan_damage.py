@@ -197,6 +197,28 @@ def test_an_offset_that_cannot_be_costs_one_batch(tmp_path: Path) -> None:
     assert len(scan.notices) == 1
 
 
+@pytest.mark.parametrize(
+    ("position", "data"),
+    [(0, b"\x01"), (23, b"\x00\x00\x00\x14"), (70, b"??")],
+    ids=["a first offset behind the end", "a last offset further on", "a record"],
+)
+def test_a_header_that_lies_costs_no_other_batch_wherever_reading_begins(
+    tmp_path: Path, position: int, data: bytes
+) -> None:
+    """Every two offsets are read alone, as the tasks of an engine would."""
+    directory, starts = a_log_of_batches(tmp_path)
+    overwrite(directory / LOG, starts[10] + position, data)
+    for first in range(3 * BATCHES - 1):
+        bounds = {"from_offset": first, "to_offset": first + 2}
+        expected = [offset for offset in (first, first + 1) if offset // 3 != 10]
+        assert offsets_of(scan_of(directory, on_corruption="skip", **bounds)) == expected
+        try:
+            found = offsets_of(scan_of(directory, **bounds))
+        except CorruptRecordError:
+            continue
+        assert found == [first, first + 1]
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_over_any_damage_the_count_is_that_of_the_rows_and_every_row_is_a_true_one(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)

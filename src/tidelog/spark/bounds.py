@@ -7,14 +7,13 @@ As in Spark's Kafka source a time stands for an offset, that of the first record
 are there whatever their own time is. In offsets given by partition -1 is the latest, -2 the earliest.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from tidelog.errors import InvalidRequestError
 from tidelog.log.names import TopicPartition
 from tidelog.spark.committed_offsets import offsets_of_group
-from tidelog.spark.option_values import OptionValues
+from tidelog.spark.option_values import OptionValues, is_long, parsed_json, shown
 from tidelog.view.log_dirs import LogDirView
 from tidelog.view.partition import EndBound, PartitionView
 
@@ -33,6 +32,7 @@ class OffsetRange(NamedTuple):
     partition: TopicPartition
     first: int
     limit: int
+    told_from: int = 0  # damage that begins below was told of by whoever has read that
 
 
 class Reach(NamedTuple):
@@ -75,6 +75,10 @@ class Bound(NamedTuple):
     def ending(cls, values: OptionValues) -> "Bound":
         """The end."""
         bound = _bound(values, "ending", "latest")
+        if bound.kind == "offsets" and any(offset == EARLIEST for _, offset in bound.by_partition):
+            raise InvalidRequestError(
+                f"{bound.option} can not be the earliest, -2, of a partition: it would have no rows"
+            )
         if bound.kind in ("earliest", "group"):
             raise InvalidRequestError(f"{bound.option} says where reading ends: latest, or offsets by partition")
         return bound._replace(late_is_latest=True)
@@ -138,7 +142,11 @@ def ranges(
     reach: Reach,
     on_loss: Callable[[str], None],
 ) -> list[OffsetRange]:
-    """The offsets to read of each partition. What is asked for and not there is told to `on_loss`, then left out."""
+    """The offsets to read of each partition. What is asked for and not there is told to `on_loss`, then left out.
+
+    A beginning behind the end is refused, wherever the two come from and whatever may be lost, as in Spark's Kafka
+    source.
+    """
     first = starting.offsets(logs, chosen, reach)
     limit = ending.offsets(logs, chosen, reach)
     found = []
@@ -166,17 +174,17 @@ def parse_offsets(text: str, option: str) -> dict[TopicPartition, int]:
     {TopicPartition(topic='orders', partition=0): 23}
     """
     try:
-        parsed = json.loads(text)
+        parsed = parsed_json(text)
         numbers = {
             TopicPartition(topic, int(partition)): number
             for topic, offsets in parsed.items()
             for partition, number in offsets.items()
         }
-        if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers.values()):
+        if not all(is_long(number) for number in numbers.values()):
             raise ValueError
     except (ValueError, TypeError, AttributeError):
         raise InvalidRequestError(
-            f'{option} is written {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}}, not {text}'
+            f'{option} is written {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}}, not {shown(text)}'
         ) from None
     return numbers
 
@@ -186,9 +194,12 @@ def _bound(values: OptionValues, side: str, default: Literal["earliest", "latest
     text = values.text(option)
     if text is not None:
         try:
-            return Bound("time", option, int(text))
+            time_ms = int(text)
+            if not is_long(time_ms):
+                raise ValueError
         except ValueError:
-            raise InvalidRequestError(f"{option} is a number of milliseconds since 1970, not {text!r}") from None
+            raise InvalidRequestError(f"{option} is a number of milliseconds since 1970, not {shown(text)}") from None
+        return Bound("time", option, time_ms)
     option = f"{side}OffsetsByTimestamp"
     text = values.text(option)
     if text is not None:

@@ -1,14 +1,14 @@
 """Where a source reads: out of `path`, `paths` and `storage.*`, made to mean the same on every machine."""
 
-import json
 import os
+import re
 import socket
 from typing import Any, NamedTuple
 
 import tidelog
 from tidelog.errors import InvalidRequestError
 from tidelog.spark.option_table import STORAGE_PREFIX
-from tidelog.spark.option_values import OptionValues
+from tidelog.spark.option_values import OptionValues, parsed_json
 from tidelog.view.log_dirs import LogDirView
 
 __all__ = ["Places"]
@@ -19,6 +19,16 @@ _NO_PATH = (
     "OPTIONS (path '/var/lib/kafka') works"
 )
 _S3 = ("s3a://", "s3n://")  # as Hadoop calls it
+_NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,9})?")
+_NUMBERS = {  # of pyarrow's file systems; whatever else has digits only, a key or an id, is a text
+    "buffer_size",
+    "connect_timeout",
+    "default_block_size",
+    "load_frequency",
+    "port",
+    "replication",
+    "request_timeout",
+}
 
 
 class Places(NamedTuple):
@@ -35,7 +45,7 @@ class Places(NamedTuple):
         if not paths:
             raise InvalidRequestError(_NO_PATH)
         replica = values.text("replica")
-        storage = tuple((name, _value(text)) for name, text in sorted(values.below(STORAGE_PREFIX).items()))
+        storage = tuple((name, _value(name, text)) for name, text in sorted(values.below(STORAGE_PREFIX).items()))
         return cls(
             tuple(dict.fromkeys(_absolute(path) for path in paths)),
             None if replica is None else _absolute(replica),
@@ -61,7 +71,7 @@ def _listed(text: str | None) -> list[str]:
         return []
     if text.startswith("["):
         try:
-            paths = json.loads(text)
+            paths = parsed_json(text)
         except ValueError:
             paths = None  # a pattern such as [ab]-logs
         if isinstance(paths, list) and all(isinstance(path, str) for path in paths):
@@ -75,13 +85,22 @@ def _absolute(path: str) -> str:
     for scheme in _S3:
         if path.startswith(scheme):
             return "s3://" + path[len(scheme) :]
-    if path.startswith("file:") and not path.startswith("file://"):
+    if path.startswith("file://"):
+        path = _local_path(path)
+    elif path.startswith("file:"):
         path = "/" + path.removeprefix("file:").lstrip("/")  # as Hadoop writes it
     return path if "://" in path else os.path.abspath(os.path.expanduser(path))
 
 
-def _value(text: str) -> Any:
-    """The value of a storage option, which is a text in Spark and often a number or yes and no for pyarrow."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    return int(text) if text.isdecimal() else text
+def _local_path(address: str) -> str:
+    """What a file address means, as the rest of the package understands it."""
+    from tidelog.view.remote_files import files_at
+
+    return files_at(address, None, None)[1]
+
+
+def _value(name: str, text: str) -> Any:
+    """The value of a storage option, which is a text in Spark and sometimes a number or yes and no for pyarrow."""
+    if name in _NUMBERS and _NUMBER.fullmatch(text):
+        return float(text) if "." in text else int(text)
+    return text.lower() == "true" if text.lower() in ("true", "false") else text

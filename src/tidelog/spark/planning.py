@@ -6,8 +6,8 @@ Pieces of a Kafka partition that are small share a task. Partitions do not, as i
 so many that starting tasks would take longer than reading.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
-from math import ceil
 from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
@@ -21,6 +21,8 @@ from tidelog.view.pruning import plan
 from tidelog.view.request import Request
 
 __all__ = ["Splits", "Task", "plan_tasks"]
+
+_log = logging.getLogger("tidelog.spark")
 
 _MANY_TASKS = 64
 _COST_OF_A_PARTITION = 4 << 20  # what opening one is worth, in bytes to read
@@ -83,9 +85,9 @@ class _Planner:
     def of_range(self, wanted: OffsetRange) -> Iterator[list[Piece]]:
         """Pieces that go together, each group at most `max_bytes` and `max_records`."""
         most = self._splits.max_records
-        parts = 1 if most is None else ceil((wanted.limit - wanted.first) / most)
-        for part in _divided(wanted, parts):
-            yield from _grouped(self._pieces(part, self._splits.max_bytes), self._splits.max_bytes)
+        parts = 1 if most is None else -(-(wanted.limit - wanted.first) // most)
+        for pieces in self._cut(wanted, parts, self._splits.max_bytes):
+            yield from _grouped(pieces, self._splits.max_bytes)
 
     def cut_further(self, groups: list[list[Piece]], least: int) -> list[list[Piece]]:
         """Cut the groups with the most offsets, so that there are about `least`."""
@@ -97,9 +99,20 @@ class _Planner:
             if parts == 1:
                 found.append(group)
             else:
-                cut = (self._pieces(part, None) for part in _divided(one, parts))
-                found.extend(pieces for pieces in cut if pieces)
+                found.extend(self._cut(one, parts, None))
         return found
+
+    def _cut(self, wanted: OffsetRange, parts: int, max_bytes: int | None) -> Iterator[list[Piece]]:
+        """The pieces of each of some parts. Damage that begins in one part and ends in another is told of once."""
+        told_from = wanted.told_from
+        for part in _divided(wanted, parts):
+            pieces = self._pieces(part, max_bytes)
+            if pieces:
+                yield [
+                    pieces[0]._replace(told_from=told_from),
+                    *(p._replace(told_from=p.first_offset) for p in pieces[1:]),
+                ]
+                told_from = part.limit
 
     def _pieces(self, wanted: OffsetRange, max_bytes: int | None) -> list[Piece]:
         request = Request(
@@ -108,14 +121,18 @@ class _Planner:
             committed=self._reach.committed,
             end_bound=self._reach.end_bound,
         )
-        notices: list[str] | None = [] if self._skip_damage else None  # the reader tells what it leaves out
-        return list(plan(self._logs[wanted.partition], request, max_bytes=max_bytes, notices=notices))
+        notices: list[str] = []  # what no reader will meet: it tells of the rest itself
+        skipped = notices if self._skip_damage else None
+        pieces = list(plan(self._logs[wanted.partition], request, max_bytes=max_bytes, notices=skipped))
+        for notice in notices:
+            _log.warning("%s", notice)
+        return pieces
 
 
 def _divided(wanted: OffsetRange, parts: int) -> Iterator[OffsetRange]:
     """About equal parts of some offsets, none of them empty."""
-    first, left = wanted.first, parts
-    while left:
+    first, left = wanted.first, min(parts, wanted.limit - wanted.first)
+    while left > 0:
         limit = first + (wanted.limit - first) // left
         if first < limit:
             yield wanted._replace(first=first, limit=limit)
@@ -153,4 +170,5 @@ def _packed(groups: Sequence[list[Piece]], max_bytes: int) -> Iterator[list[Piec
 
 def _range_of(group: Sequence[Piece]) -> OffsetRange:
     first, last = group[0], group[-1]
-    return OffsetRange(TopicPartition(first.topic, first.partition), first.first_offset, last.limit_offset)
+    name = TopicPartition(first.topic, first.partition)
+    return OffsetRange(name, first.first_offset, last.limit_offset, first.told_from)

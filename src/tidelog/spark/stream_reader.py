@@ -80,6 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_at: float | None = None
         self._all_there_is: Offsets | None = None  # of AvailableNow
         self._latest: Offsets = {}
+        self._initial: Offsets = {}  # where a query that is new has begun
         self._written: tuple[Offsets, dict[str, Any]] = {}, {}  # what was answered last
 
     def __getstate__(self) -> dict[str, Any]:
@@ -98,7 +99,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query begins."""
         self.watch.ends(now=True)
-        return _written(self._starting.offsets(self.watch.logs, self.watch.chosen, self._options.reach))
+        self._initial = self._starting.offsets(self.watch.logs, self.watch.chosen, self._options.reach)
+        return _written(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """How much a micro-batch takes, as the options say."""
@@ -177,8 +179,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.watch.ends(now=True)  # an offset of an earlier run, or of a moment ago
             logs = self.watch.logs
         present = set(logs.partitions)
-        gone = sorted({*begun, *ended} - present)
-        if gone:
+        gone = sorted((begun.keys() - ended.keys()) | (ended.keys() - present))
+        if gone:  # also what is there again: from where on it was read would be forgotten
             options.report_loss(f"{', '.join(map(str, gone))} are gone, with what was not read of them")
         wanted = []
         for partition in sorted(ended):
@@ -189,7 +191,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if limit < first:
                 options.report_loss(f"{partition} goes back from offset {first} to {limit}: it was made anew")
                 continue
-            one = OffsetRange(partition, first, limit)
+            is_new = begun.get(partition) in (None, self._initial.get(partition))
+            one = OffsetRange(partition, first, limit, told_from=0 if is_new else first)
             wanted.append(kept(one, logs[partition], options.reach, options.report_loss))
         tasks = plan_tasks(
             logs,

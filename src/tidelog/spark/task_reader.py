@@ -54,6 +54,7 @@ def _read(piece: Piece, options: ReadOptions, schema: RowSchema, notices: list[s
         max_rows=_MAX_ROWS,
         max_bytes=_MAX_BYTES,
         notices=notices,
+        on_loss=options.report_loss,
     )
     try:
         for batch in batches:

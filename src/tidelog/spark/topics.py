@@ -1,13 +1,12 @@
 """Which partitions a source reads: `subscribe`, `subscribePattern` or `assign`, as in Spark's Kafka source."""
 
-import json
 import re
 from collections.abc import Collection
 from typing import NamedTuple
 
 from tidelog.errors import InvalidRequestError
 from tidelog.log.names import TopicPartition
-from tidelog.spark.option_values import OptionValues
+from tidelog.spark.option_values import OptionValues, is_long, parsed_json, shown
 from tidelog.view.internal_topics import INTERNAL_TOPICS
 from tidelog.view.log_dirs import LogDirView
 
@@ -67,10 +66,10 @@ class TopicChoice(NamedTuple):
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
     try:
-        parsed = json.loads(text)
+        parsed = parsed_json(text)
         pairs = [(topic, number) for topic, numbers in parsed.items() for number in numbers]
-        if not all(isinstance(number, int) and not isinstance(number, bool) for _, number in pairs) or not pairs:
+        if not all(is_long(number) for _, number in pairs) or not pairs:
             raise ValueError
     except (ValueError, TypeError, AttributeError):
-        raise InvalidRequestError(f'assign is written {{"topicA":[0,1],"topicB":[0]}}, not {text}') from None
+        raise InvalidRequestError(f'assign is written {{"topicA":[0,1],"topicB":[0]}}, not {shown(text)}') from None
     return tuple(dict.fromkeys(TopicPartition(topic, number) for topic, number in pairs))

@@ -5,18 +5,20 @@ damaged; and entries of the offset index point to batches. What they lead to mus
 last and lie behind all that was read. Where neither leads anywhere, the rest of the segment is left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from tidelog.errors import CorruptIndexError, CorruptionError, SegmentGoneError, UnsupportedError
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_scan import read_batch
 from tidelog.log.segment_reader import SegmentReader
 from tidelog.records.batches import batch_of
+from tidelog.records.java import MAX_INT32
 from tidelog.view.partition import PartitionView
 from tidelog.view.segment import SegmentView
 from tidelog.view.stretches import MisplacedSegmentError, Stretch
 
-__all__ = ["next_sound", "sound_at", "stretches_around_damage"]
+__all__ = ["next_sound", "offset_of_damage", "sound_at", "stretches_around_damage"]
 
 
 def stretches_around_damage(
@@ -64,33 +66,78 @@ def _indexed_position(reader: SegmentReader, offset: int) -> int:
     return entry.position if batch is not None and batch.base_offset <= offset else 0
 
 
-def next_sound(reader: SegmentReader, position: int, end: int, next_offset: int) -> BatchInfo | None:
-    """The first batch behind a damaged one at a position that is known to be sound and has `next_offset` or more."""
-    found = [
-        batch
-        for batch in (_by_lengths(reader, position, end, next_offset), _by_index(reader, position, end, next_offset))
-        if batch is not None
-    ]
-    return min(found, key=lambda batch: batch.position, default=None)
+def next_sound(
+    reader: SegmentReader, position: int, end: int, next_offset: int, *, may_begin_before: bool = False
+) -> BatchInfo | None:
+    """The first batch behind a damaged one at a position that is known to be sound and has `next_offset` or more.
+
+    Where nothing was read so far it may also begin below that offset, and reach it.
+    """
+
+    def fits(batch: BatchInfo) -> bool:
+        return (batch.last_offset if may_begin_before else batch.base_offset) >= next_offset
+
+    behind = (_by_lengths(reader, position, end, fits), _by_index(reader, position, end, fits))
+    return min((batch for batch in behind if batch is not None), key=lambda batch: batch.position, default=None)
 
 
-def _by_lengths(reader: SegmentReader, position: int, end: int, next_offset: int) -> BatchInfo | None:
+def offset_of_damage(reader: SegmentReader, position: int, before: int) -> int:
+    """The offset that damage at a position begins with: what its header says, if that fits between what is sound before
+    it and the offset that follows it; otherwise that behind the former."""
+    sound = _offset_behind_sound(reader, position)
+    try:
+        header = next(reader.log.batches(position, reader.size), None)
+    except CorruptionError:
+        return sound
+    return header.base_offset if header is not None and sound <= header.base_offset < before else sound
+
+
+def _offset_behind_sound(reader: SegmentReader, position: int) -> int:
+    """The offset behind the last sound batch before a position; the segment's own if there is none."""
+    start = position
+    while start > 0:
+        start = _indexed_before(reader, start)
+        headers: list[BatchInfo] = []
+        with suppress(CorruptionError):
+            headers.extend(reader.log.batches(start, position))
+        for header in reversed(headers):
+            if sound_at(reader, header.position, position) is not None:
+                return header.next_offset
+    return reader.base_offset
+
+
+def _indexed_before(reader: SegmentReader, position: int) -> int:
+    """The greatest position of the index before another one; 0 if there is none."""
+    before, behind = reader.base_offset - 1, reader.base_offset + MAX_INT32  # offsets of entries that are
+    try:
+        while before + 1 < behind:
+            middle = (before + behind) // 2
+            if reader.offset_index.lookup(middle).position < position:
+                before = middle
+            else:
+                behind = middle
+        return reader.offset_index.lookup(before).position
+    except CorruptIndexError:
+        return 0
+
+
+def _by_lengths(reader: SegmentReader, position: int, end: int, fits: Callable[[BatchInfo], bool]) -> BatchInfo | None:
     try:
         for header in reader.log.batches(position, end):
             if header.position > position:
                 batch = sound_at(reader, header.position, end)
-                if batch is not None and batch.base_offset >= next_offset:
+                if batch is not None and fits(batch):
                     return batch
     except CorruptionError:
         pass
     return None
 
 
-def _by_index(reader: SegmentReader, position: int, end: int, next_offset: int) -> BatchInfo | None:
+def _by_index(reader: SegmentReader, position: int, end: int, fits: Callable[[BatchInfo], bool]) -> BatchInfo | None:
     try:
         while (entry := reader.offset_index.upper_bound(position + 1)) is not None and entry.position < end:
             batch = sound_at(reader, entry.position, end)
-            if batch is not None and next_offset <= batch.base_offset <= entry.offset:
+            if batch is not None and fits(batch) and batch.base_offset <= entry.offset:
                 return batch
             position = entry.position
     except CorruptIndexError:

@@ -3,10 +3,11 @@
 First the place that was planned is read. If the file is gone, or what lies there is not what lay there when the plan
 was made, the next offset that is wanted is looked up in the directory as it is now. A broker that compacts swaps files
 under the same name, one that deletes renames them: what was open stays readable, what was not yet open is found again
-or is gone, as it is for a consumer.
+or is gone, as it is for a consumer. Offsets that are below the start of the log by now, or behind its end, are gone;
+those that a compaction took out between the two were never promised.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,7 +16,8 @@ from tidelog.columns.chunks import Chunk, read_chunks
 from tidelog.errors import CorruptionError, CorruptRecordError, StorageError
 from tidelog.kernels.headers import Checksum, HeaderScan, check_headers
 from tidelog.log.files import ReadFile
-from tidelog.view.damage import next_sound, stretches_around_damage
+from tidelog.log.segment_reader import SegmentReader
+from tidelog.view.damage import next_sound, offset_of_damage, stretches_around_damage
 from tidelog.view.files import ViewFiles
 from tidelog.view.partition import PartitionView
 from tidelog.view.row_choice import Int64Array, last_offsets
@@ -42,26 +44,35 @@ class PieceWalk:
 
     What is damaged, or is no batch, is looked at a second time, by a fresh look: the end of a log may be cut and
     written anew while it is read. What is wrong twice in the same place is raised, or, where a list of notices is
-    given, noted there and left out.
+    given, noted there and left out. `on_loss` hears of offsets that were planned and are not in the log any more.
     """
 
     def __init__(
-        self, files: ViewFiles, piece: "Piece", *, verify: bool = True, notices: list[str] | None = None
+        self,
+        files: ViewFiles,
+        piece: "Piece",
+        *,
+        verify: bool = True,
+        notices: list[str] | None = None,
+        on_loss: Callable[[str], None] | None = None,
     ) -> None:
         self._files = files
         self._piece = piece
         self._verify = verify
         self._notices = notices
+        self._on_loss = on_loss
         self._next_offset = piece.first_offset  # everything below was delivered
         self._doubt = ""  # what was wrong at the look before
         self._damaged = ""  # the file in which that was so again; nobody is rewriting it
+        self._told_end: int | None = None  # the end of the log that was told of as too early
 
     def __iter__(self) -> Iterator[Window]:
         if (yield from self._read_planned()):
             return
         while self._next_offset < self._piece.limit_offset:
-            partition = PartitionView.at(self._files.fresh(), self._piece.directory)
+            partition = self._partition_now()
             try:
+                self._tell_of_lost(partition.log_start_offset, partition.log_end_offset)
                 yield from self._read_as_it_is(partition)
                 return
             except CorruptionError as error:
@@ -77,8 +88,10 @@ class PieceWalk:
             first = next(windows, None)
             if first is None or int(first.chunk.scan.rows["base_offset"][0]) != piece.start_offset:
                 return False
+            self._doubt_gap_before(piece.start_offset)
             yield first
             yield from windows
+            self._doubt_gap_before(piece.limit_offset)
         except StorageError:  # if it lasts, whoever looks again will meet it
             return False
         except CorruptionError as error:
@@ -91,12 +104,38 @@ class PieceWalk:
         limit = self._piece.limit_offset
         if self._notices is None:
             for stretch in partition.stretches(self._next_offset, limit):
+                self._doubt_gap_before(stretch.segment.base_offset)
                 yield from self._read(stretch.segment.base_offset, stretch.reader.log.file, stretch.start, stretch.end)
         else:
             for stretch in stretches_around_damage(partition, self._next_offset, limit, to_segment_ends=True):
-                yield from self._read_around_damage(stretch, self._notices)
+                self._doubt_gap_before(stretch.segment.base_offset)
+                behind = partition.look.next_of(stretch.segment)
+                own_limit = partition.log_end_offset if behind is None else behind.base_offset
+                yield from self._read_around_damage(stretch, own_limit, self._notices)
+        self._doubt_gap_before(limit)
 
-    def _read_around_damage(self, stretch: Stretch, notices: list[str]) -> Iterator[Window]:
+    def _partition_now(self) -> PartitionView:
+        return PartitionView.at(self._files.fresh(), self._piece.directory)
+
+    def _doubt_gap_before(self, offset: int) -> None:
+        """Where offsets are left out, see whether they were deleted since the log was looked at."""
+        if self._on_loss is not None and self._next_offset < offset:
+            self._tell_of_lost(self._partition_now().log_start_offset)
+
+    def _tell_of_lost(self, start: int, end: int | None = None) -> None:
+        """Tell of the offsets, among those that are still wanted, that lie outside a log; they are not wanted then."""
+        name, limit = f"{self._piece.topic}-{self._piece.partition}", self._piece.limit_offset
+        if self._next_offset < start:
+            first, self._next_offset = self._next_offset, min(start, limit)
+            if self._on_loss is not None:
+                self._on_loss(f"offsets {first} to {self._next_offset - 1} of {name} are gone since they were planned")
+        if end is not None and max(end, self._next_offset) < limit and self._on_loss is not None:
+            if end != self._told_end:
+                self._on_loss(f"{name} ends with offset {end} by now, before {limit}")
+            self._told_end = end
+
+    def _read_around_damage(self, stretch: Stretch, own_limit: int, notices: list[str]) -> Iterator[Window]:
+        """The sound batches of a stretch, whose segment has the offsets below `own_limit`."""
         reader, position = stretch.reader, stretch.start
         while position < stretch.end and self._next_offset < stretch.limit_offset:
             try:
@@ -104,13 +143,25 @@ class PieceWalk:
                 return
             except DamagedBatchError as error:
                 self._believe(error, reader.log.path)
-                following = next_sound(reader, error.position, stretch.end, self._next_offset)
+                following = next_sound(
+                    reader,
+                    error.position,
+                    stretch.end,
+                    self._next_offset,
+                    may_begin_before=self._next_offset == self._piece.first_offset,
+                )
                 position = stretch.end if following is None else following.position
-                before = stretch.limit_offset if following is None else following.base_offset
-                notice = f"{error}: these {position - error.position} bytes are left out"
-                notices.append(f"{notice}{_offsets_between(self._next_offset, before)}")
+                before = own_limit if following is None else following.base_offset
+                if not self._was_told_before(reader, error.position, before):
+                    notice = f"{error}: these {position - error.position} bytes are left out"
+                    notices.append(f"{notice}{_offsets_between(self._next_offset, before)}")
                 if before >= stretch.limit_offset:
                     return
+
+    def _was_told_before(self, reader: SegmentReader, position: int, before: int) -> bool:
+        """Whether damage that lies before an offset begins with offsets of another piece, which tells of it."""
+        bound = self._piece.told_from
+        return bound > 0 and offset_of_damage(reader, position, before) < bound
 
     def _believe(self, error: CorruptionError, path: str) -> None:
         """Raise it at the first time, so that a fresh look is taken."""
@@ -147,8 +198,7 @@ class PieceWalk:
         scan = chunk.scan
         if self._notices is not None:  # where an offset could not be looked up there are others before and behind it
             below = _how_many_below(last_offsets(scan), self._next_offset) if is_first else 0
-            inside = np.flatnonzero(scan.is_legacy | (scan.rows["base_offset"] < self._piece.limit_offset))
-            scan = scan.pick(slice(below, int(inside[-1]) + 1 if len(inside) else below))
+            scan = scan.pick(slice(below, max(below, _how_many_begin_below(scan, self._piece.limit_offset))))
         return chunk._replace(scan=check_headers(chunk.data, scan) if self._verify else scan)
 
 
@@ -187,6 +237,17 @@ def _how_many_below(offsets: Int64Array, bound: int) -> int:
     """How many offsets at the front are below a bound."""
     others = np.flatnonzero(offsets >= bound)
     return int(others[0]) if len(others) else len(offsets)
+
+
+def _how_many_begin_below(scan: HeaderScan, limit: int) -> int:
+    """How many batches at the front may have offsets below a limit: up to the last that says so, and those behind it
+    that say they begin behind the one that follows them. That is not so, and they are damaged."""
+    first = scan.rows["base_offset"]
+    inside = np.flatnonzero(scan.is_legacy | (first < limit))
+    count = int(inside[-1]) + 1 if len(inside) else 0
+    while count + 1 < len(first) and first[count] > first[count + 1]:
+        count += 1
+    return count
 
 
 def _offsets_between(first: int, behind: int) -> str:

@@ -7,7 +7,7 @@ the file is gone by the time the piece is read, or holds something else there, b
 the meantime, the offsets are looked up anew. So each row is in one piece, whatever happens to the files.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Literal, NamedTuple
 
@@ -67,6 +67,7 @@ class Piece(NamedTuple):
     limit_offset: int  # nor are those from here on
     aborted: tuple[AbortedTxnEntry, ...] = ()  # transactions to leave out
     rows: RowChoice = RowChoice()
+    told_from: int = 0  # damage that begins with offsets below is another piece's to tell of
 
     @property
     def size(self) -> int:
@@ -105,14 +106,18 @@ def read_piece(
     max_rows: int = DEFAULT_MAX_ROWS,
     max_bytes: int = DEFAULT_MAX_BYTES,
     notices: list[str] | None = None,
+    on_loss: Callable[[str], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a piece.
 
-    With `on_corruption="skip"` a batch that is damaged is left out, and told of in `notices`.
+    With `on_corruption="skip"` a batch that is damaged is left out, and told of in `notices`. Offsets that were deleted
+    since they were planned are told to `on_loss`, or without it to `notices`.
     """
     reader = PieceReader(piece, columns, verify, timestamp_unit, max_rows, max_bytes)
     skipped = None if on_corruption == "raise" else [] if notices is None else notices
-    for window in PieceWalk(files or ReadOnlyFiles(), piece, verify=verify, notices=skipped):
+    if on_loss is None and notices is not None:
+        on_loss = notices.append
+    for window in PieceWalk(files or ReadOnlyFiles(), piece, verify=verify, notices=skipped, on_loss=on_loss):
         yield from reader.rows(window) if skipped is None else reader.sound_rows(window, skipped)
 
 
@@ -170,8 +175,8 @@ class PieceReader:
             try:
                 batches = list(self._decode(window, one, has_edges))
             except CorruptionError as error:
-                size = int(one.sizes[0])
-                notices.append(f"{window.path}, {error}: these {size} bytes are left out")
+                if not int(one.rows["base_offset"][0]) < self._piece.told_from:
+                    notices.append(f"{window.path}, {error}: these {int(one.sizes[0])} bytes are left out")
             else:
                 yield from batches
 

@@ -91,8 +91,8 @@ def _stretch_of(
     if first_offset >= end.next_offset or not end.position:
         return None
     try:
-        first = _batch_at(reader, first_offset)
-        stop = end.position if limit_offset >= end.next_offset else _position_behind(reader, limit_offset)
+        first = _batch_at(reader, first_offset, end)
+        stop = end.position if limit_offset >= end.next_offset else _position_behind(reader, limit_offset, end)
     except CorruptionError as error:
         raise with_advice(error) from error
     if first.position >= stop:
@@ -100,21 +100,28 @@ def _stretch_of(
     return Stretch(segment, reader, first.position, stop, first_offset, limit_offset)
 
 
-def _position_behind(reader: SegmentReader, limit_offset: int) -> int:
+def _position_behind(reader: SegmentReader, limit_offset: int, end: SegmentEnd) -> int:
     """Where the batches end that have offsets below `limit_offset`."""
-    batch = _batch_at(reader, limit_offset)
+    batch = _batch_at(reader, limit_offset, end)
     # An entry of the old formats tells its last offset only: it may wrap some that are wanted.
     begins_before = batch.base_offset < limit_offset or (batch.is_legacy and batch.codec_id)
     return batch.position + batch.size if begins_before else batch.position
 
 
-def _batch_at(reader: SegmentReader, offset: int) -> BatchInfo:
-    """The first batch that reaches an offset, which is not above the last one."""
+def _batch_at(reader: SegmentReader, offset: int, end: SegmentEnd) -> BatchInfo:
+    """The first batch that reaches an offset, which is not above the last one.
+
+    A first offset is under no checksum. One that lies behind the end of the segment cannot be, and whoever believed it
+    would pass over the batches that follow.
+    """
     lookup = reader.lookup()
     batch = lookup.find_offset(offset)
     if batch is None:
         position = lookup.size - lookup.bytes_left
         raise CorruptRecordError(f"{reader.log.path}, position {position}: the file ends inside a batch")
+    if batch.base_offset >= end.next_offset:
+        what = f"offset {batch.base_offset} before {end.next_offset}"
+        raise CorruptRecordError(f"{reader.log.path}, position {batch.position}: {what}")
     return batch
 
 
