@@ -77,7 +77,7 @@ def look(options: WriteOptions, *, fs: FileSystem | None = None, clock: Clock | 
     """The partitions that are there for a write to come. The root is made if there is none, and put in order."""
     hands = _Hands(fs, clock, None, None)
     ensure_loadable(hands.fs, options.root)
-    make_root(hands.fs, options.root)
+    make_root(hands.fs, options.root, [])
     with _locked(hands, options.root, options.lock_timeout_ms):
         _settle(hands, options.root)
         found = logs_in(hands.fs, options.root)

@@ -99,7 +99,7 @@ class LoadRoot:
 
     def _make(self) -> None:
         """Make the root if there is none."""
-        self._made = make_root(self._fs, self.path)
+        make_root(self._fs, self.path, self._made)
 
     def _take_lock(self) -> None:
         try:
@@ -317,9 +317,8 @@ def _words(error: BaseException | None) -> str:
     return "interrupted" if error is None or isinstance(error, KeyboardInterrupt) else str(error)
 
 
-def make_root(fs: FileSystem, path: str) -> list[str]:
-    """Make a root if there is none, so that a loss of power leaves it there; the directories that are new."""
-    made: list[str] = []
+def make_root(fs: FileSystem, path: str, made: list[str]) -> None:
+    """Make a root if there is none, so that a loss of power leaves it there. What is new is added to `made`."""
     above = path
     while fs.stat(above) is None:
         made.append(above)
@@ -328,7 +327,6 @@ def make_root(fs: FileSystem, path: str) -> list[str]:
         fs.make_directory(path)
         for new in made:
             fs.sync_directory(parent_of(new))
-    return made
 
 
 def ensure_loadable(fs: FileSystem, root: str) -> None:
