@@ -50,7 +50,7 @@ fmt: $(READY) ## format the code and mend what the linter can mend
 
 compat: $(READY) $(KAFKA_JARS)/.complete $(CONNECTOR_JARS)/.complete browser ## run the tests against Apache Kafka and Spark's source (needs Java 17 and Maven)
 	TIDELOG_REQUIRE_KAFKA=1 $(BIN)/pytest -n $(JOBS) --dist worksteal tests/compat $(ARGS)
-	TIDELOG_REQUIRE_SPARK=1 TIDELOG_SPARK_MASTER='local-cluster[2,1,1024]' $(BIN)/pytest tests/spark $(ARGS)
+	PYTHONPATH="$(CURDIR)" TIDELOG_REQUIRE_SPARK=1 TIDELOG_SPARK_MASTER='local-cluster[2,1,1024]' $(BIN)/pytest tests/spark $(ARGS)
 
 campaign: $(READY) ## run fuzz, crash and damage tests at full size
 	$(BIN)/python -m tests.campaign $(ARGS)
