@@ -145,6 +145,13 @@ def test_a_commit_that_loses_its_power_anywhere_is_all_or_nothing(make: Callable
                 raise AssertionError(f"call {call} of {calls}: {broken}\n" + "\n".join(disk.journal[-8:])) from broken
 
 
+def test_a_new_root_stays_through_a_loss_of_power_once_the_commit_has_returned() -> None:
+    disk = SimulatedFileSystem(ManualClock(NOW), unordered_directories=True)
+    commit_order(disk, order_of(disk, OPTIONS))
+    for seed in range(20):
+        assert found(disk.after_crash(random.Random(seed))) == ADDED
+
+
 def test_a_topic_is_replaced_in_one_step_too() -> None:
     start = root_in_use()
     before = found(start)
