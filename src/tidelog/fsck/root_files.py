@@ -19,10 +19,9 @@ from tidelog.log.names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
-    COMMIT_JOURNAL,
     COMMITTED_BATCHES,
     HIGH_WATERMARK_CHECKPOINT,
-    LOAD_JOURNAL,
+    JOURNALS,
     LOCK_FILE,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
@@ -37,7 +36,6 @@ __all__ = ["CHECKPOINTS", "LOST_AND_FOUND", "LogEnds", "RootFiles", "is_in_use"]
 CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
 _ALWAYS_THERE = CHECKPOINTS[:3]
 _KNOWN_FILES = {*CHECKPOINTS, META_PROPERTIES, LOCK_FILE, CLEAN_SHUTDOWN, BOOTSTRAP_CHECKPOINT, COMMITTED_BATCHES}
-_JOURNALS = {LOAD_JOURNAL: "a load into this root", COMMIT_JOURNAL: "a write of Spark's into this root"}
 _OF_A_FORMATTED_ROOT = (BOOTSTRAP_CHECKPOINT, f"{CLUSTER_METADATA_TOPIC}-0")
 _REACHED = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 _RESTORE = (
@@ -146,10 +144,10 @@ class RootFiles:
 
     def _note_journals(self) -> None:
         """What was begun in the root, and is not done: a new one has none of a broker's files yet."""
-        for name, what in _JOURNALS.items():
+        for name, what in JOURNALS.items():
             path = join(self.place.path, name)
             if self._fs.stat(path) is not None:
-                self.notes.add("ROOT-LOAD", path, f"{what} was not brought to its end")
+                self.notes.add("ROOT-LOAD", path, f"{what} into this root was not brought to its end")
 
     def _check_names(self) -> None:
         seen: dict[TopicPartition, str] = {}
@@ -166,7 +164,7 @@ class RootFiles:
                 if name != REMOTE_INDEX_CACHE and not _is_partition(name):
                     remedy = "give the broker a directory inside this mount" if name == LOST_AND_FOUND else None
                     self.notes.add("ROOT-FOREIGN", path, "its name is not topic-partition", remedy=remedy)
-            elif name not in (*_KNOWN_FILES, *_JOURNALS) and not name.endswith(".tmp"):
+            elif name not in (*_KNOWN_FILES, *JOURNALS) and not name.endswith(".tmp"):
                 self.notes.add("ROOT-FILE", path, "not a file of a broker")
 
     def check_offsets(self, ends: Mapping[TopicPartition, LogEnds]) -> None:

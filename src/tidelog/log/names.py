@@ -38,6 +38,7 @@ __all__ = [
     "FUTURE_DIRECTORY",
     "HIGH_WATERMARK_CHECKPOINT",
     "INDEX_SUFFIX",
+    "JOURNALS",
     "INTERNAL_TOPICS",
     "LEADER_EPOCH_CHECKPOINT",
     "LOAD_JOURNAL",
@@ -104,6 +105,7 @@ REMOTE_INDEX_CACHE = "remote-log-index-cache"
 LOAD_JOURNAL = "tidelog-load.journal"  # ours, while a load is under way; Kafka passes over files that it does not know
 COMMIT_JOURNAL = "tidelog-commit.journal"  # ours, while what Spark has written is committed
 COMMITTED_BATCHES = "tidelog-commit.batches"  # ours: the last batch of each of Spark's streams that is committed
+JOURNALS = {COMMIT_JOURNAL: "a write of Spark's", LOAD_JOURNAL: "a load"}  # and what is not at its end where it lies
 
 # Behind the name of a partition directory and a uid.
 DELETE_DIRECTORY = "-delete"

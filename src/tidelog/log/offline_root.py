@@ -30,9 +30,8 @@ from tidelog.log.names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
-    COMMIT_JOURNAL,
     HIGH_WATERMARK_CHECKPOINT,
-    LOAD_JOURNAL,
+    JOURNALS,
     LOCK_FILE,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
@@ -49,7 +48,6 @@ from tidelog.log.unified_log import UnifiedLog
 __all__ = ["OfflineRoot"]
 
 _FILES_OF_A_ROOT = (META_PROPERTIES, RECOVERY_POINT_CHECKPOINT, CLEAN_SHUTDOWN)  # one of them is in every root
-_JOURNALS = {COMMIT_JOURNAL: "a write of Spark's", LOAD_JOURNAL: "a load"}
 
 
 class OfflineRoot:
@@ -91,7 +89,7 @@ class OfflineRoot:
         return self
 
     def _ensure_nothing_is_interrupted(self) -> None:
-        for name, write in _JOURNALS.items():
+        for name, write in JOURNALS.items():
             if self._disk.stat(join(self.path, name)) is not None:
                 raise StorageError(f"{write} into {self.path} was interrupted: the next one settles it, then try again")
 
@@ -125,7 +123,7 @@ class OfflineRoot:
         found = self._disk.stat(self.path)
         if found is None or not found.is_directory:
             raise InvalidRequestError(f"{self.path} is no directory")
-        if any(self._disk.stat(join(self.path, name)) is not None for name in (*_FILES_OF_A_ROOT, *_JOURNALS)):
+        if any(self._disk.stat(join(self.path, name)) is not None for name in (*_FILES_OF_A_ROOT, *JOURNALS)):
             return
         if any(name.endswith(".log") for name in self._disk.list(self.path)):
             whole = os.path.abspath(self.path)

@@ -16,6 +16,7 @@ from tidelog.log.files import join
 from tidelog.log.list_offsets import MAX_TIMESTAMP, offset_for_time
 from tidelog.log.names import (
     HIGH_WATERMARK_CHECKPOINT,
+    JOURNALS,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
     PARTITION_METADATA,
@@ -35,7 +36,6 @@ from tidelog.view.segment import SegmentEnd, SegmentView
 from tidelog.view.stretches import Stretch, batches_between, stretches_between
 from tidelog.view.timed import TimedPartition
 from tidelog.view.transactions import Transactions
-from tidelog.view.undone import JOURNALS
 
 if TYPE_CHECKING:
     from tidelog.view.explain import Explanation

@@ -14,6 +14,7 @@ from tidelog.log.files import join, parent_of
 from tidelog.log.names import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
+    JOURNALS,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
@@ -24,7 +25,7 @@ from tidelog.log.names import (
     parse_directory_name,
 )
 from tidelog.view.files import ViewFiles
-from tidelog.view.undone import JOURNALS, ends_before
+from tidelog.view.undone import ends_before
 
 __all__ = ["FILES_OF_A_ROOT", "PartitionDirectory", "RootView"]
 

@@ -11,11 +11,9 @@ from typing import Any
 
 from tidelog.errors import CheckpointError
 from tidelog.log.files import ReadFileSystem, join, read_whole
-from tidelog.log.names import COMMIT_JOURNAL, LOAD_JOURNAL, TopicPartition
+from tidelog.log.names import COMMIT_JOURNAL, TopicPartition
 
-__all__ = ["JOURNALS", "ends_before"]
-
-JOURNALS = {COMMIT_JOURNAL: "a write of Spark's", LOAD_JOURNAL: "a load"}
+__all__ = ["ends_before"]
 
 
 def ends_before(files: ReadFileSystem, root: str, name: str) -> dict[TopicPartition, int]:
