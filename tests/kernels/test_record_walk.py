@@ -147,3 +147,26 @@ def test_sizes_of_any_form_are_walked_over(size: int | None, headers: int) -> No
         damaged[position] ^= 1  # of a number that is its sign
         with_checksum(damaged)
         assert by_kernel(bytes(damaged), checked=False) == [verdict_of(RecordBatch(damaged))[0]]
+
+
+@pytest.mark.parametrize("step", [-1, -90, -9000])
+def test_the_largest_time_is_found_where_all_records_are_older_than_the_base(step: int) -> None:
+    batch = build_batch([NewRecord(b"k", b"v", (1 << 50) + step * number) for number in range(70)])
+    batch[61 + 2] = 1  # the first delta, folded: -1
+    for largest, verdict in ((-1, BatchVerdict.SOUND), (0, BatchVerdict.WRONG_TIME), (step, BatchVerdict.WRONG_TIME)):
+        if largest == step == -1:
+            continue
+        batch[35:43] = ((1 << 50) + largest).to_bytes(8, "big")
+        assert by_kernel(bytes(with_checksum(batch)), checked=False) == [verdict]
+        assert verdict_of(RecordBatch(batch))[0] == verdict
+
+
+@pytest.mark.parametrize("size", range(2, 64))
+def test_a_key_that_leads_out_of_its_record_is_told(size: int) -> None:
+    """Whatever stands where the value would be, behind the record or behind the batch."""
+    for times in ((7, 8), (0, 300)):
+        batch = build_batch([NewRecord(b"k", b"v", time) for time in times] + [NewRecord(b"k", b"v", 7)])
+        at = batch.rindex(b"k")
+        batch[at - 1] = 2 * size
+        assert by_kernel(bytes(with_checksum(batch)), checked=False) == [BatchVerdict.BROKEN]
+        assert verdict_of(RecordBatch(batch))[0] == BatchVerdict.BROKEN

@@ -134,7 +134,7 @@ def _contradicted(
     wrong = []
     for number, facts in enumerate(segments):
         batches: Any = facts.batches
-        if not len(batches):
+        if not len(batches) or _are_all_of(entries, batches):
             continue
         at_first = epochs[np.searchsorted(starts, np.maximum(batches["first"], log_start), "right")]
         at_last = epochs[np.searchsorted(starts, batches["last"], "right")]
@@ -149,6 +149,13 @@ def _contradicted(
         found = np.flatnonzero(is_wrong | is_above)
         wrong += [WrongEpoch(number, int(batch), int(at_last[batch])) for batch in found]
     return wrong
+
+
+def _are_all_of(entries: Sequence[EpochEntry], batches: Any) -> bool:
+    """Whether there is one entry and nothing else, as in most logs: then no batch needs to be looked up."""
+    (epoch, start), *others = entries
+    is_one = not others and batches["epoch"].min() == batches["epoch"].max() == epoch
+    return bool(is_one and batches["first"].min() >= start and (batches["last"] >= batches["first"]).all())
 
 
 def _is_damage_of_batches(wrong: Sequence[WrongEpoch], segments: Sequence[SegmentFacts]) -> bool:

@@ -45,7 +45,7 @@ __all__ = ["Batches", "Damage", "ProducerStep", "SegmentFacts", "scan_segment"]
 _WINDOW = 2 << 20
 _IN_CACHE = 1 << 20  # bytes that a core still has near when they have been read
 _USUAL_BATCH = 4096
-_TOLD_AT_ONCE = 4 << 20
+_TOLD_AT_ONCE = 16 << 20
 _REPLAYED_AT_ONCE = 1024
 _LARGEST_CODEC = max(int(codec) for codec in Codec)
 _CODEC_BITS = 0x07
@@ -130,9 +130,9 @@ class _Scan:
             headers.count += found
             return at + end, at + size, bool(is_odd) or size < len(window)
         stop = min(self._size, at + _TOLD_AT_ONCE)
-        rows, positions = headers.room_for((stop - position) // BATCH_HEADER_SIZE + 1)
+        rows, positions = headers.room_for(room.most_batches)
         found, position, at, is_odd = look_through_file(
-            self._file.descriptor, at, stop, position, room.address, room.size, rows, positions, deep
+            self._file.descriptor, at, stop, position, room.address, room.size, rows, positions, headers.room, deep
         )
         headers.count += found
         return position, at, bool(is_odd)
@@ -356,11 +356,16 @@ class _Headers:
 
     def __init__(self, size: int) -> None:
         self.count = 0
-        self._allocate(size // _USUAL_BATCH + 1)
+        self._allocate(size // _USUAL_BATCH + 2 * min(size, _IN_CACHE) // BATCH_HEADER_SIZE + 2)
 
     def _allocate(self, capacity: int) -> None:
         self._rows, self._positions = np.empty(capacity, BATCH_ROW), np.empty(capacity, np.int64)
         self._addresses = self._rows.ctypes.data, self._positions.ctypes.data
+
+    @property
+    def room(self) -> int:
+        """How many more there is room for."""
+        return len(self._rows) - self.count
 
     def room_for(self, batches: int) -> tuple[int, int]:
         """The addresses of the next row and the next position, behind which there is room for so many."""

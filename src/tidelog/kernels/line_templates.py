@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 ROOM_OF_DECIMAL = 32  # a sign, nineteen digits, and what whole words write behind them; enough for a name too
-ROOM_BEHIND = 64  # what the kernel's wide copies may touch behind anything: SLACK of `memory`, which loads a compiler
+ROOM_BEHIND = 96  # what the kernel's wide copies may touch behind anything: SLACK of `memory`, which loads a compiler
 
 PIECE_WORDS = 5  # literal, its size, kind, field, conditions
 NAME_SIZE = 64  # a row of the table of names: the size, at most 24 letters, room for a wide copy

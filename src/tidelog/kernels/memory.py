@@ -197,7 +197,7 @@ def _prefetch(typing_context: Any, address: Any) -> Any:
 
 prefetch = cast(Callable[[int], None], _prefetch)  # ask for a line of memory that is read soon; any address will do
 
-SLACK = 64  # bytes that must follow what is copied from or to: a copy may touch up to 63 of them
+SLACK = 96  # bytes that must follow what is copied or walked over: a copy may touch 63 of them, a walk 68
 _STEP = 32
 _LONGEST_STEPS = 2048  # above it the call of memcpy costs less than the steps
 

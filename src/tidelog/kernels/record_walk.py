@@ -76,14 +76,23 @@ _ENDS_OF_1_1_1 = 0x80_80_80
 _ENDS_OF_2_2_1 = 0x80_80_80_80_80
 _GOES_ON_IN_2_2_1 = 0x00_00_80_00_80
 
+_SMALLEST_RECORD = 6  # attributes, two deltas, two sizes and a number of headers, a byte each
+
 # Of a number of two bytes that is not negative: the bits that say so.
 _FORM_OF_SIZE = 0x80_81
 _SIZE_OF_TWO_BYTES = 0x00_80
 
 
 @inlined
-def _unfold(value: int) -> int:
-    return value >> 1 ^ -(value & 1)
+def _turned(folded: int) -> int:
+    """A folded number of few bits as one that is right if it is not negative, and negative if it is."""
+    return folded >> 1 | folded << 63
+
+
+@inlined
+def _size_of(folded: int) -> int:
+    """What a folded size takes up: a negative one, as that of a null, nothing."""
+    return folded >> 1 & (folded & 1) - 1
 
 
 @inlined
@@ -104,28 +113,28 @@ def walk_one(header: int, address: int, end: int) -> int:
     of a key are left folded, as they are written: an odd one is negative.
     """
     is_append_time = load_u8(header + 22) & 8
-    base_timestamp = big_i64(header + 27)
+    first = address
     most = big_i32(header + 23)
     count = big_i32(header + 57)
-    max_timestamp = -1
     signs = 0
     highest = 0
+    latest = -1  # of the time deltas, if one is not negative
     if count < 0:
         return _BROKEN
     for _ in range(count):
         size, address = _size_at(address)
-        if size == 0 or size > end - address:
+        if size < _SMALLEST_RECORD or size > end - address:
             return _BROKEN
         record_end = address + size
         next_record = opaque(record_end)  # see decode.py
         fields = load_i64(address + 1)  # the first three: nearly always one byte each, or two, two and one
         if fields & _ENDS_OF_1_1_1 == 0:
-            time_delta = _unfold(fields & 0x7F)
+            time_delta = _turned(fields & 0x7F)
             delta = fields >> 8 & 0x7F
             key = fields >> 16 & 0x7F
             address += 4
         elif fields & _ENDS_OF_2_2_1 == _GOES_ON_IN_2_2_1:
-            time_delta = _unfold(fields & 0x7F | fields >> 1 & 0x3F80)
+            time_delta = _turned(fields & 0x7F | fields >> 1 & 0x3F80)
             delta = fields >> 16 & 0x7F | fields >> 17 & 0x3F80
             key = fields >> 32 & 0x7F
             address += 6
@@ -139,13 +148,13 @@ def walk_one(header: int, address: int, end: int) -> int:
             delta = fold(delta)
             key, address = varint_at(address)
             key = fold(key)
+            if _size_of(key) > record_end - address:
+                return _BROKEN
         signs |= delta
         highest = max(highest, delta)
-        max_timestamp = max(max_timestamp, base_timestamp + time_delta)
-        size = key >> 1 & (key & 1) - 1  # a null takes no bytes
-        if size > record_end - address:
-            return _BROKEN
-        size, address = _size_at(address + size)
+        latest = max(latest, time_delta)
+        # A key whose size is one byte is compared with the record's end only now, together with the value.
+        size, address = _size_at(address + _size_of(key))
         # Behind the value there is nearly always one byte, which says that there are no headers.
         if size != record_end - address - 1 or load_u8(record_end - 1) != 0:
             if size > record_end - address:
@@ -161,9 +170,24 @@ def walk_one(header: int, address: int, end: int) -> int:
             return _BROKEN
         if signs & 1 or highest >> 1 > most:
             return _WRONG_OFFSETS
-        if not is_append_time and max_timestamp != big_i64(header + 35):
-            return _WRONG_TIME
+        if not is_append_time:
+            if latest < 0:
+                latest = _latest(first, count)
+            if max(-1, big_i64(header + 27) + latest) != big_i64(header + 35):
+                return _WRONG_TIME
     return _SOUND
+
+
+@inner
+def _latest(address: int, count: int) -> int:
+    """The largest time delta of sound records."""
+    latest = -(1 << 63)
+    for _ in range(count):
+        size, address = varint_at(address)
+        delta, _ = varlong_at(address + 1)
+        latest = max(latest, delta)
+        address += size
+    return latest
 
 
 @kernel("int64(int64, int64, int64, int64, int64)")
@@ -233,19 +257,29 @@ def look_through(
     return look_on(window, start, end, position, rows, positions, deep)
 
 
-@kernel("UniTuple(int64, 4)(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+@kernel("UniTuple(int64, 4)(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
 def look_through_file(
-    descriptor: int, at: int, stop: int, position: int, window: int, size: int, rows: int, positions: int, deep: int
+    descriptor: int,
+    at: int,
+    stop: int,
+    position: int,
+    window: int,
+    size: int,
+    rows: int,
+    positions: int,
+    room: int,
+    deep: int,
 ) -> tuple[int, int, int, int]:
     """`look_on` through one window of `size` bytes after the other, from `at` in an open file up to `stop`.
 
     The next batch begins at `position`. What there is of it before `at` stands before the window. It ends early where
-    there is less to read than there should be, behind a window in which no batch ends, and at anything odd.
+    there might not be `room` for the headers of a window, where there is less to read than there should be, behind a
+    window in which no batch ends, and at anything odd.
 
     Gives back how many batches there were, where the next one begins, up to where was read, and whether it is odd.
     """
     found = 0
-    while at < stop:
+    while at < stop and (room - found) * BATCH_HEADER_SIZE >= 2 * size:
         wanted = min(size, stop - at)
         if read_at(descriptor, window, wanted, at) != wanted:
             return found, position, at, 1
