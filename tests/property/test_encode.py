@@ -1,6 +1,6 @@
 """Rows become the bytes that `cut_batches` makes of the same records, from whatever arrays they come."""
 
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from tests.property.reference import rows_in
 from tests.property.strategies import MAX_INT32, codecs, header_names, new_records, producers
 from tidelog import columns
 from tidelog.columns import decode
+from tidelog.columns.dealt_encoder import DealtEncoder
 from tidelog.columns.inputs import Inputs
 from tidelog.columns.schema import HEADERS_TYPE
 from tidelog.errors import InvalidRequestError
@@ -90,6 +91,46 @@ def test_rows_can_be_chosen_by_their_numbers(rows: list[NewRecord], batch_size: 
     encoder = ColumnEncoder(batch_size=batch_size)
     encoded = b"".join(part.data for part in encoder.encode_some(inputs, np.array(order, np.int64)))
     assert encoded == cut([rows[number] for number in order], batch_size=batch_size)
+
+
+@given(
+    st.lists(st.tuples(new_records, st.integers(0, 3)), max_size=40),
+    batch_sizes,
+    st.lists(st.integers(0, 40), max_size=3),
+)
+def test_rows_that_are_dealt_out_are_those_of_each_partition_alone(
+    rows: list[tuple[NewRecord, int]], batch_size: int, cuts: list[int]
+) -> None:
+    encoder = DealtEncoder(batch_size=batch_size)
+    found = [bytearray() for _ in range(4)]
+    assert [encoder.add_place() for _ in found] == [0, 1, 2, 3]
+    for start, end in pairwise(sorted([0, *cuts, 40])):
+        part = rows[start:end]
+        numbers = np.array([number for _, number in part], np.int64)
+        for number, encoded in encoder.encode(Inputs(to_arrow([row for row, _ in part])), numbers):
+            found[number] += encoded.data
+    for number, encoded in encoder.finish():
+        found[number] += encoded.data
+    for number, log in enumerate(found):
+        mine = [row for row, its in rows if its == number]
+        assert log == columns.encode(to_arrow(mine), base_offset=0, batch_size=batch_size)
+        assert encoder.records(number) == len(mine)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("sizes", [[3 << 20, 10, 5 << 20], [40_000] * 90, [0] * 40_000])
+def test_rows_that_need_more_room_than_there_is_are_handed_out_meanwhile(sizes: list[int], codec: Codec) -> None:
+    rows = to_arrow([NewRecord(None, bytes(size), 5) for size in sizes])
+    numbers = np.arange(len(sizes)) % 2
+    for batch_size in (0, 65_536):
+        encoder = DealtEncoder(batch_size=batch_size, codec=codec)
+        found = [bytearray() for _ in range(2) if encoder.add_place() >= 0]
+        for number, encoded in chain(encoder.encode(Inputs(rows), numbers), encoder.finish()):
+            assert sum(encoded.sizes) == len(encoded.data)
+            found[number] += encoded.data
+        for number, log in enumerate(found):
+            mine = rows.take(pa.array(np.flatnonzero(numbers == number)))
+            assert log == columns.encode(mine, base_offset=0, batch_size=batch_size, codec=codec)
 
 
 @pytest.mark.parametrize("order", [[0, 3], [-1]])

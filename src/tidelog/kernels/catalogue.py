@@ -19,6 +19,7 @@ MODULES = (
     "validate",
     "record_walk",
     "encode",
+    "deal",
     "murmur2",
     "indexing",
     "index_check",

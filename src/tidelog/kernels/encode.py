@@ -27,11 +27,24 @@ from tidelog.kernels.varint import fold, put_folded, size_of_folded
 from tidelog.records.batch import BATCH_HEADER_SIZE
 from tidelog.records.record import MAX_RECORD_OVERHEAD
 
-__all__ = ["CUT_WORDS", "TOO_LARGE", "Input", "encode"]
+__all__ = [
+    "CUT_WORDS",
+    "LARGEST_BATCH",
+    "TOO_LARGE",
+    "Input",
+    "encode",
+    "headers_size",
+    "is_valid",
+    "put_field",
+    "put_headers",
+    "seal",
+    "size_of",
+    "written_size",
+]
 
 CUT_WORDS = 3  # of each batch made: its position, its size, its records
 TOO_LARGE = -1
-_LARGEST_BATCH = 2**31 - 1 - 12
+LARGEST_BATCH = 2**31 - 1 - 12
 _NULL = 1  # -1, folded
 
 
@@ -93,27 +106,29 @@ def _row_at(order: int, row: int) -> int:
 
 
 @inlined
-def _is_valid(validity: int, bit: int) -> bool:
+def is_valid(validity: int, bit: int) -> bool:
+    """Whether a bit of a bitmap is set; without a bitmap all are."""
     return validity == 0 or load_u8(validity + (bit >> 3)) >> (bit & 7) & 1 != 0
 
 
 @inlined
-def _size_of(words: int, column: int, row: int) -> int:
+def size_of(words: int, column: int, row: int) -> int:
     """Bytes of a field, -1 for null. A column that is absent is null everywhere."""
     offsets = word_at(words, column)
-    if offsets == 0 or not _is_valid(word_at(words, column + 3), word_at(words, column + 4) + row):
+    if offsets == 0 or not is_valid(word_at(words, column + 3), word_at(words, column + 4) + row):
         return -1
     return int32_at(offsets, row + 1) - int32_at(offsets, row)
 
 
 @inlined
-def _written_size(size: int) -> int:
+def written_size(size: int) -> int:
     """Bytes that a field takes in a record, its length included."""
     return 1 if size < 0 else size_of_folded(size << 1) + size
 
 
 @inlined
-def _put_field(address: int, words: int, column: int, row: int, size: int) -> int:
+def put_field(address: int, words: int, column: int, row: int, size: int) -> int:
+    """Write a field with its length; the address behind it."""
     if size < 0:
         store_8(address, _NULL)
         return address + 1
@@ -124,24 +139,26 @@ def _put_field(address: int, words: int, column: int, row: int, size: int) -> in
 
 
 @inner
-def _headers_size(words: int, first: int, last: int) -> int:
+def headers_size(words: int, first: int, last: int) -> int:
+    """Bytes that some headers take in a record."""
     total = 0
     for header in range(first, last):
-        total += _written_size(_size_of(words, _HEADER_KEY, header))
-        total += _written_size(_size_of(words, _HEADER_VALUE, header))
+        total += written_size(size_of(words, _HEADER_KEY, header))
+        total += written_size(size_of(words, _HEADER_VALUE, header))
     return total
 
 
 @inner
-def _put_headers(address: int, words: int, first: int, last: int) -> int:
+def put_headers(address: int, words: int, first: int, last: int) -> int:
+    """Write some headers; the address behind them."""
     for header in range(first, last):
-        address = _put_field(address, words, _HEADER_KEY, header, _size_of(words, _HEADER_KEY, header))
-        address = _put_field(address, words, _HEADER_VALUE, header, _size_of(words, _HEADER_VALUE, header))
+        address = put_field(address, words, _HEADER_KEY, header, size_of(words, _HEADER_KEY, header))
+        address = put_field(address, words, _HEADER_VALUE, header, size_of(words, _HEADER_VALUE, header))
     return address
 
 
 @inner
-def _seal(batch: int, size: int, words: int, first_row: int, count: int, base_time: int, max_time: int) -> None:
+def seal(batch: int, size: int, words: int, first_row: int, count: int, base_time: int, max_time: int) -> None:
     """Write the header of a batch in front of its records."""
     base_offset = word_at(words, _BASE_OFFSET)
     put_big_64(batch, 0 if base_offset < 0 else base_offset + first_row)
@@ -185,27 +202,27 @@ def encode(words: int, row: int) -> tuple[int, int, int]:
         while row < rows:
             at = _row_at(order, row)
             time = word_at(timestamps, at)
-            key_size = _size_of(words, _KEY, at)
-            value_size = _size_of(words, _VALUE, at)
+            key_size = size_of(words, _KEY, at)
+            value_size = size_of(words, _VALUE, at)
             first_header = 0
             last_header = 0
-            if lists and _is_valid(word_at(words, _HEADER_VALIDITY), word_at(words, _HEADER_FIRST_BIT) + at):
+            if lists and is_valid(word_at(words, _HEADER_VALIDITY), word_at(words, _HEADER_FIRST_BIT) + at):
                 first_header = int32_at(lists, at)
                 last_header = int32_at(lists, at + 1)
             payload = (
-                _written_size(key_size) + _written_size(value_size) + size_of_folded(last_header - first_header << 1)
+                written_size(key_size) + written_size(value_size) + size_of_folded(last_header - first_header << 1)
             )
             if last_header > first_header:
-                payload += _headers_size(words, first_header, last_header)
+                payload += headers_size(words, first_header, last_header)
             time_delta = fold(time - base_time)
             offset_delta = row - first_row << 1
             body = 1 + size_of_folded(time_delta) + size_of_folded(offset_delta) + payload
             record = size_of_folded(body << 1) + body
             if row == first_row:
                 limit = max(limit, BATCH_HEADER_SIZE + MAX_RECORD_OVERHEAD + payload)
-                if record > _LARGEST_BATCH - BATCH_HEADER_SIZE:
+                if record > LARGEST_BATCH - BATCH_HEADER_SIZE:
                     return TOO_LARGE, position, cuts
-            elif size + record > limit or size + record > _LARGEST_BATCH:
+            elif size + record > limit or size + record > LARGEST_BATCH:
                 break
             if record > capacity - position - size:
                 is_full = True
@@ -214,17 +231,17 @@ def encode(words: int, row: int) -> tuple[int, int, int]:
             store_8(address, 0)
             address = put_folded(address + 1, time_delta)
             address = put_folded(address, offset_delta)
-            address = _put_field(address, words, _KEY, at, key_size)
-            address = _put_field(address, words, _VALUE, at, value_size)
+            address = put_field(address, words, _KEY, at, key_size)
+            address = put_field(address, words, _VALUE, at, value_size)
             address = put_folded(address, last_header - first_header << 1)
             if last_header > first_header:
-                _put_headers(address, words, first_header, last_header)
+                put_headers(address, words, first_header, last_header)
             size += record
             max_time = max(max_time, time)
             row += 1
         if is_full:  # the caller comes again with another target, from the first row of this batch
             return first_row, position, cuts
-        _seal(target + position, size, words, first_row, row - first_row, base_time, max_time)
+        seal(target + position, size, words, first_row, row - first_row, base_time, max_time)
         put_word(word_at(words, _CUTS), CUT_WORDS * cuts, position)
         put_word(word_at(words, _CUTS), CUT_WORDS * cuts + 1, size)
         put_word(word_at(words, _CUTS), CUT_WORDS * cuts + 2, row - first_row)

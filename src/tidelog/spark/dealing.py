@@ -18,7 +18,7 @@ from tidelog.errors import InvalidRequestError
 from tidelog.log.names import TopicPartition
 from tidelog.spark.write_options import ensure_writable_topic
 
-__all__ = ["Dealer", "Share", "TopicShape", "shapes_of"]
+__all__ = ["Dealer", "Dealt", "TopicShape", "shapes_of"]
 
 Int64Array = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -63,12 +63,12 @@ def shapes_of(partitions: Iterable[TopicPartition], topic: str | None, wanted: i
     return {name: TopicShape.settled(name, found, wanted if topic else None) for name, found in there.items()}
 
 
-class Share(NamedTuple):
-    """The rows of a partition: those with some numbers, in their order; all of them without."""
+class Dealt(NamedTuple):
+    """Rows of a topic, and the number of the partition that each goes to."""
 
-    place: TopicPartition
+    topic: str
     rows: Inputs
-    order: Int64Array | None
+    numbers: Int64Array
 
 
 class Dealer:
@@ -80,21 +80,12 @@ class Dealer:
         self._wanted = wanted
         self._turn = first
 
-    @property
-    def places(self) -> int:
-        """How many partitions rows can go to, as far as that is known."""
-        if self._topic is not None:
-            return self.shape_of(self._topic).partitions
-        return max(2, sum(shape.partitions for shape in self.shapes.values()))
-
-    def deal(self, rows: pa.RecordBatch) -> Iterator[Share]:
-        """The rows of each partition, with what is stored of them."""
+    def deal(self, rows: pa.RecordBatch) -> Iterator[Dealt]:
+        """The rows of each topic, with what is stored of them."""
         for topic, part in self._by_topic(rows):
             numbers = self.numbers(topic, part)
             stored = part.select([name for name in part.schema.names if name not in ("topic", "partition")])
-            inputs = Inputs(stored)
-            for number, order in _orders(numbers):
-                yield Share(TopicPartition(topic, number), inputs, order)
+            yield Dealt(topic, Inputs(stored), numbers)
 
     def _by_topic(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         if self._topic is not None:

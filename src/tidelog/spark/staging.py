@@ -1,70 +1,46 @@
 """The files of one attempt of a task, while it writes them.
 
-Rows come as Spark sends them, some thousand at a time. They are collected until there are some megabytes, and then
-dealt out to their partitions, so that each gets enough for whole batches. What an attempt has written is on the disk
+Rows come as Spark sends them, some thousand at a time, and go into the open batches of their partitions; batches that
+are full are written, about a megabyte at a time. What an attempt has written is on the disk
 when `finish` returns; an attempt that fails takes its files away, one that is killed leaves them to be swept.
 """
 
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
-from tidelog.columns import ColumnEncoder, EncodedBatches
+from tidelog.columns import EncodedBatches
 from tidelog.errors import InvalidRequestError, MessageTooLargeError, StorageError
 from tidelog.log.files import FileSystem, join
 from tidelog.log.names import TopicPartition
-from tidelog.spark.dealing import Dealer, Share
+from tidelog.spark.dealing import Dealer, Dealt
 from tidelog.spark.staged_pieces import STAGED_FILE, Piece, directory_for, job_of
 from tidelog.spark.write_options import WriteOptions
 
 __all__ = ["Staging", "stage_rows"]
 
-# Rows are collected so that each partition gets enough for whole batches, and no call is made for a few rows.
-_COLLECTED_BYTES = 8 << 20
-_COLLECTED_FOR_MANY = 64 << 20
-_BYTES_OF_ONE = 256 << 10  # of many partitions
+Int64Array = np.ndarray[Any, np.dtype[np.int64]]
+
+_NOWHERE = -1
 
 
 def stage_rows(batches: Iterable[pa.RecordBatch], dealer: Dealer, staging: "Staging") -> tuple[Piece, ...]:
     """Write rows to the files of an attempt; what is staged."""
     try:
-        for rows in _collected(batches, _bytes_to_collect(dealer.places)):
-            for share in dealer.deal(_timed(rows)):
-                staging.append(share)
+        for rows in batches:
+            if rows.num_rows:
+                for dealt in dealer.deal(_timed(rows)):
+                    staging.append(dealt)
         return staging.finish()
     except BaseException:
         staging.discard()
         raise
-
-
-def _bytes_to_collect(places: int) -> int:
-    """How much is collected before it is dealt out to a number of partitions; for one there is nothing to deal."""
-    return 0 if places == 1 else min(max(_COLLECTED_BYTES, places * _BYTES_OF_ONE), _COLLECTED_FOR_MANY)
-
-
-def _collected(batches: Iterable[pa.RecordBatch], enough: int) -> Iterable[pa.RecordBatch]:
-    """The same rows in larger batches."""
-    waiting: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        waiting.append(batch)
-        size += batch.nbytes
-        if size >= enough:
-            yield _joined(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield _joined(waiting)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _timed(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -91,22 +67,43 @@ class Staging:
         config = options.config
         self._limits = {"max.message.bytes": config.max_message_bytes, "segment.bytes": config.segment_bytes}
         self._largest = min(self._limits.values())
-        self._open: dict[TopicPartition, _OpenPiece] = {}
+        self._encoder = options.encoder()
+        self._pieces: list[_OpenPiece] = []  # in the order of the encoder's numbers
+        self._numbers: dict[str, Int64Array] = {}  # of the encoder, by topic and partition
         if fs.stat(options.root) is None:
             raise InvalidRequestError(
                 f"{options.root} is not there on {socket.gethostname()}: "
                 "it must be a directory that driver and executors share"
             )
 
-    def append(self, share: Share) -> None:
-        """Write rows behind those that the attempt has for the partition."""
-        place = share.place
-        piece = self._open.get(place)
-        if piece is None:
-            directory = directory_for(place, self._name_for(place))
-            self._fs.make_directory(join(self._options.root, directory))
-            piece = self._open[place] = _OpenPiece(self._fs, self._options.root, directory, self._options.encoder())
-        piece.append(share, self._ensure_small)
+    def append(self, dealt: Dealt) -> None:
+        """Take in rows, behind those that the attempt has for their partitions."""
+        for number, encoded in self._encoder.encode(dealt.rows, self._numbers_of(dealt.topic, dealt.numbers)):
+            self._write(number, encoded)
+
+    def _numbers_of(self, topic: str, partitions: Int64Array) -> Int64Array:
+        """The encoder's numbers of partitions; those that are new get a file."""
+        known = self._numbers.get(topic, np.empty(0, np.int64))
+        most = int(partitions.max()) + 1
+        if most > len(known):
+            known = np.concatenate([known, np.full(most - len(known), _NOWHERE)])
+        found: Int64Array = known[partitions]
+        if (found == _NOWHERE).any():
+            for partition in np.unique(partitions[found == _NOWHERE]).tolist():
+                known[partition] = self._begin(TopicPartition(topic, partition))
+            found = known[partitions]
+        self._numbers[topic] = known
+        return found
+
+    def _begin(self, place: TopicPartition) -> int:
+        directory = directory_for(place, self._name_for(place))
+        self._fs.make_directory(join(self._options.root, directory))
+        self._pieces.append(_OpenPiece(self._fs, self._options.root, place, directory))
+        return self._encoder.add_place()
+
+    def _write(self, number: int, encoded: EncodedBatches) -> None:
+        self._ensure_small(encoded)
+        self._pieces[number].append(encoded)
 
     def _name_for(self, place: TopicPartition) -> str:
         """The digits of a directory: the job's, and some that are the partition's alone.
@@ -128,41 +125,43 @@ class Staging:
 
     def finish(self) -> tuple[Piece, ...]:
         """Bring everything to the disk."""
+        for number, encoded in self._encoder.finish():
+            self._write(number, encoded)
         host = socket.gethostname()
-        pieces = tuple(piece.finish(place, host) for place, piece in self._open.items())
+        pieces = tuple(piece.finish(self._encoder.records(number), host) for number, piece in enumerate(self._pieces))
         if pieces:
             self._fs.sync_directory(self._options.root)
         return pieces
 
     def discard(self) -> None:
         """Take everything away."""
-        for piece in self._open.values():
+        for piece in self._pieces:
             self._fs.remove_directory(piece.path)
 
 
 class _OpenPiece:
     """The file of one partition. It is open only while it is written to: there may be thousands of them."""
 
-    def __init__(self, fs: FileSystem, root: str, directory: str, encoder: ColumnEncoder) -> None:
+    def __init__(self, fs: FileSystem, root: str, place: TopicPartition, directory: str) -> None:
         self.path = join(root, directory)
         self._fs = fs
+        self._place = place
         self._directory = directory
-        self._encoder = encoder
         self._size = 0
         self._crc = 0
 
-    def append(self, share: Share, check: Callable[[EncodedBatches], None]) -> None:
+    def append(self, encoded: EncodedBatches) -> None:
+        """Write batches behind the others."""
         file = self._fs.open_write(join(self.path, STAGED_FILE), create=not self._size)
         try:
-            for encoded in self._encoder.encode_some(share.rows, share.order):
-                check(encoded)
-                file.write_at(self._size, encoded.data)
-                self._size += len(encoded.data)
-                self._crc = crc32c(encoded.data, self._crc)
+            file.write_at(self._size, encoded.data)
         finally:
             file.close()
+        self._size += len(encoded.data)
+        self._crc = crc32c(encoded.data, self._crc)
 
-    def finish(self, place: TopicPartition, host: str) -> Piece:
+    def finish(self, records: int, host: str) -> Piece:
+        """Bring the file to the disk."""
         file = self._fs.open_write(join(self.path, STAGED_FILE), create=False)
         try:
             if file.size != self._size:
@@ -171,6 +170,5 @@ class _OpenPiece:
         finally:
             file.close()
         self._fs.sync_directory(self.path)
-        records = self._encoder.next_offset
-        assert records is not None
-        return Piece(place.topic, place.partition, self._directory, self._size, records, self._crc, host)
+        topic, partition = self._place
+        return Piece(topic, partition, self._directory, self._size, records, self._crc, host)

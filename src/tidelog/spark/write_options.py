@@ -4,6 +4,7 @@ import uuid
 from typing import NamedTuple
 
 from tidelog.columns import ColumnEncoder
+from tidelog.columns.dealt_encoder import DealtEncoder
 from tidelog.errors import InvalidRequestError, InvalidTopicError
 from tidelog.log.config import LogConfig
 from tidelog.log.names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, check_topic_name
@@ -78,11 +79,11 @@ class WriteOptions(NamedTuple):
         """How the logs are made."""
         return LogConfig.from_properties(dict(self.configs))
 
-    def encoder(self) -> ColumnEncoder:
-        """An encoder for the rows of a partition, whose offsets begin with 0."""
+    def encoder(self) -> DealtEncoder:
+        """An encoder for the rows of all partitions, the offsets of each of which begin with 0."""
         config = self.config
         size = min(self.batch_bytes, config.segment_bytes, config.max_message_bytes)
-        return ColumnEncoder(codec=self.codec, batch_size=size)
+        return DealtEncoder(codec=self.codec, batch_size=size)
 
 
 def ensure_writable_topic(topic: str) -> None:
