@@ -31,7 +31,7 @@ __all__ = ["DealtEncoder"]
 
 Int64Array = np.ndarray[Any, np.dtype[np.int64]]
 
-_BYTES_OF_ALL = 64 << 20
+_BYTES_OF_ALL = 16 << 20
 _BYTES_OF_ONE = 1 << 20
 _LEAST_CUTS = 16
 
