@@ -20,7 +20,7 @@ _LOG_APPEND_TIME_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
 _CONTROL_BIT = 0x20
 _MAX_CONSTANTS = 64
-_CODEC_NAMES = pa.array([codec.label for codec in Codec])
+_CODEC_NAMES = [codec.label for codec in Codec]
 
 
 class HasCounts(Protocol):
@@ -52,10 +52,10 @@ class BatchColumns:
         """A column in which value i stands as often as batch i of the group has records."""
         if values.min() == values.max():
             value = values[0].item()
-            return self.constant(name, _CODEC_NAMES[value].as_py() if name == "codec" else value, group.length)
+            return self.constant(name, _CODEC_NAMES[value] if name == "codec" else value, group.length)
         repeated = np.repeat(values, group.counts)
         if name == "codec":
-            return _CODEC_NAMES.take(pa.array(repeated))
+            return pa.array(_CODEC_NAMES).take(pa.array(repeated))
         return pa.array(repeated, ALL_COLUMNS[name])
 
 
