@@ -45,3 +45,13 @@ def test_records_become_a_new_delta_table(tmp_path: Path) -> None:
     wishes = ["--format", "delta", "--packages", DELTA, "--value", "string"]
     assert export(tmp_path / "logs", tmp_path / "table", *wishes)["records"] == 50
     assert rows_of_delta(tmp_path / "table") == [(number, f"value-{number}") for number in range(50)]
+
+
+def test_records_become_a_table_of_deltas_catalog(tmp_path: Path) -> None:
+    """Whose own query writes the rows: what was written is told all the same."""
+    write(tmp_path / "logs", "orders", 0, (record(number) for number in range(50)))
+    warehouse = tmp_path / "warehouse"
+    wishes = ["--table", "--format", "delta", "--packages", DELTA, "--value", "string",
+              "--conf", f"spark.sql.warehouse.dir={warehouse}"]  # fmt: skip
+    assert export(tmp_path / "logs", Path("orders"), *wishes)["records"] == 50
+    assert rows_of_delta(warehouse / "orders") == [(number, f"value-{number}") for number in range(50)]

@@ -16,7 +16,7 @@ from tidelog.spark.jobs.tasks import OnTasks, plain_errors, watched, watching
 from tidelog.spark.source import FORMAT
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
 __all__ = ["CORRUPT", "SETTINGS_OF_FORMATS", "ExportWishes", "Exported", "columns_of", "export"]
 
@@ -92,7 +92,7 @@ def export(
         if wishes.partition_by:
             writer = writer.partitionBy(*wishes.partition_by)
         (writer.saveAsTable if wishes.is_table else writer.save)(target)
-        found: dict[str, Any] = counted.get
+        found = _told(counted, rows)
     return Exported(target, found["records"], found["corrupt"])
 
 
@@ -122,6 +122,22 @@ def _export_new(
             query.stop()
         told = [each.observedMetrics["tidelog"] for each in query.recentProgress if "tidelog" in each.observedMetrics]
     return Exported(target, sum(row.records for row in told), sum(row.corrupt for row in told), len(told))
+
+
+def _told(counted: "Observation", rows: "DataFrame") -> dict[str, Any]:
+    """What Spark has counted while it wrote; else what it counts now, of the same snapshot.
+
+    A catalog that writes the rows of a table by a query of its own, as that of Delta does, leaves it nothing to tell.
+    """
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    try:
+        told: dict[str, Any] = counted.get
+    except Py4JJavaError as error:
+        if "toPyRow" not in str(error):
+            raise
+        told = rows.agg(*_counts(rows)).collect()[0].asDict()
+    return told
 
 
 def _counts(rows: "DataFrame") -> "list[Column]":
