@@ -170,3 +170,17 @@ def test_a_key_that_leads_out_of_its_record_is_told(size: int) -> None:
         batch[at - 1] = 2 * size
         assert by_kernel(bytes(with_checksum(batch)), checked=False) == [BatchVerdict.BROKEN]
         assert verdict_of(RecordBatch(batch))[0] == BatchVerdict.BROKEN
+
+
+@pytest.mark.parametrize(
+    "times", [(-1, (1 << 63) - 1), (-1, 5, (1 << 63) - 1), ((1 << 63) - 10, (1 << 63) - 1), (0, (1 << 62) + 5, 7)]
+)
+def test_times_whose_sums_wrap_are_compared_as_they_are_read(times: tuple[int, ...]) -> None:
+    """A delta of 64 bits reaches any time from any other, round the end of the numbers if need be."""
+    batch = build_batch([NewRecord(b"k", b"v", time) for time in times])
+    assert by_kernel(bytes(batch), checked=False) == [BatchVerdict.SOUND]
+    assert verdict_of(RecordBatch(batch))[0] == BatchVerdict.SOUND
+    for base, largest in (((1 << 63) - 1, -1), (-5, max(times)), (1 << 62, max(times))):
+        batch[27:35], batch[35:43] = base.to_bytes(8, "big", signed=True), largest.to_bytes(8, "big", signed=True)
+        with_checksum(batch)
+        assert by_kernel(bytes(batch), checked=False) == [verdict_of(RecordBatch(batch))[0]]

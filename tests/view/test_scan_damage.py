@@ -11,6 +11,7 @@ import tidelog
 from tests.log.logs import NOW, a_log, batch, fill, lead
 from tests.view.scans import COLUMNS, rows_scanned, scan_of, some, view, write_log
 from tidelog.errors import CorruptRecordError
+from tidelog.log import LogConfig, UnifiedLog
 from tidelog.log.files import ReadFile
 from tidelog.records import Codec, NewRecord
 from tidelog.view.files import ReadOnlyFiles
@@ -217,6 +218,44 @@ def test_a_header_that_lies_costs_no_other_batch_wherever_reading_begins(
         except CorruptRecordError:
             continue
         assert found == [first, first + 1]
+
+
+def read_by_twos(directory: Path) -> list[int]:
+    """Every two offsets alone, as the tasks of an engine would read them."""
+    pairs = ({"from_offset": first, "to_offset": first + 2} for first in range(0, 3 * BATCHES, 2))
+    return [offset for pair in pairs for offset in offsets_of(scan_of(directory, on_corruption="skip", **pair))]
+
+
+def test_a_length_that_leads_past_other_batches_costs_those_alone_wherever_reading_begins(tmp_path: Path) -> None:
+    directory, starts = a_log_of_batches(tmp_path)
+    overwrite(directory / LOG, starts[4] + 8, (starts[20] + 40 - starts[4] - 12).to_bytes(4, "big"))
+    found = offsets_of(scan_of(directory, on_corruption="skip"))
+    assert set(without(4, 5, 6, 7)) <= set(found) <= set(without(4))
+    assert read_by_twos(directory) == found
+
+
+def test_a_segment_whose_end_lies_too_costs_no_other_batch(tmp_path: Path) -> None:
+    """Two first offsets cannot be, one of them that of the last batch: where the segment ends is not to be had."""
+    records = [NewRecord(b"k", bytes(60), NOW) for _ in range(3)]
+    directory = tmp_path / "orders-0"
+    with UnifiedLog.open(directory, LogConfig(segment_bytes=5000, index_interval_bytes=600)) as log:
+        for _ in range(BATCHES):
+            log.append(records)
+    batches = list(view(directory).segments[0].batches())
+    assert len(batches) < BATCHES
+    for number in (10, len(batches) - 1):
+        overwrite(directory / LOG, batches[number].position, b"\x01")
+    assert read_by_twos(directory) == without(10, len(batches) - 1)
+
+
+def test_of_two_batches_that_overlap_the_one_behind_a_gap_is_wrong(tmp_path: Path) -> None:
+    directory, starts = a_log_of_batches(tmp_path)
+    overwrite(directory / LOG, starts[10], (75).to_bytes(8, "big"))  # as if it came behind many that follow it
+    with pytest.raises(CorruptRecordError, match=rf"position {starts[10]}: offset 77 before 33"):
+        offsets_of(scan_of(directory))
+    scan = scan_of(directory, on_corruption="skip")
+    assert offsets_of(scan) == without(10)
+    assert len(scan.notices) == 1
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -52,7 +52,7 @@ class Batches:
         if isinstance(what, str):
             column = self._columns[_NUMBER_OF[what]]
             return column if self._which is None else column[self._which]
-        if self._which is None and isinstance(what, np.ndarray) and what.dtype == np.bool_ and what.all():
+        if self._which is None and isinstance(what, np.ndarray) and what.shape == self._columns[0].shape and what.all():
             return self
         return Batches(self._columns, what if self._which is None else self._numbers()[what])
 

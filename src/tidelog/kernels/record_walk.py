@@ -76,6 +76,7 @@ _ENDS_OF_1_1_1 = 0x80_80_80
 _ENDS_OF_2_2_1 = 0x80_80_80_80_80
 _GOES_ON_IN_2_2_1 = 0x00_00_80_00_80
 
+_FAR = 1 << 62  # two numbers below it have a sum that does not wrap
 _SMALLEST_RECORD = 6  # attributes, two deltas, two sizes and a number of headers, a byte each
 
 # Of a number of two bytes that is not negative: the bits that say so.
@@ -119,6 +120,7 @@ def walk_one(header: int, address: int, end: int) -> int:
     signs = 0
     highest = 0
     latest = -1  # of the time deltas, if one is not negative
+    farthest = 0  # of those that are far from 0, without their sign
     if count < 0:
         return _BROKEN
     for _ in range(count):
@@ -142,6 +144,7 @@ def walk_one(header: int, address: int, end: int) -> int:
             time_delta, address = varlong_at(address + 1)
             if address > record_end:
                 return _BROKEN
+            farthest = max(farthest, time_delta ^ time_delta >> 63)
             delta, address = varint_at(address)
             if address > record_end:
                 return _BROKEN
@@ -171,23 +174,24 @@ def walk_one(header: int, address: int, end: int) -> int:
         if signs & 1 or highest >> 1 > most:
             return _WRONG_OFFSETS
         if not is_append_time:
-            if latest < 0:
-                latest = _latest(first, count)
-            if max(-1, big_i64(header + 27) + latest) != big_i64(header + 35):
+            base = big_i64(header + 27)
+            may_wrap = base < -1 or base >= _FAR or farthest >= _FAR
+            max_timestamp = _max_timestamp(first, count, base) if latest < 0 or may_wrap else base + latest
+            if max_timestamp != big_i64(header + 35):
                 return _WRONG_TIME
     return _SOUND
 
 
 @inner
-def _latest(address: int, count: int) -> int:
-    """The largest time delta of sound records."""
-    latest = -(1 << 63)
+def _max_timestamp(address: int, count: int, base: int) -> int:
+    """The largest timestamp of sound records, at least -1. The sum of a base and a delta may wrap."""
+    max_timestamp = -1
     for _ in range(count):
         size, address = varint_at(address)
         delta, _ = varlong_at(address + 1)
-        latest = max(latest, delta)
+        max_timestamp = max(max_timestamp, base + delta)
         address += size
-    return latest
+    return max_timestamp
 
 
 @kernel("int64(int64, int64, int64, int64, int64)")

@@ -41,11 +41,22 @@ def stretches_around_damage(
             continue
         try:
             found = list(partition.stretches(begin, following if to_segment_ends else end))
+            if _reaches_over(segment, following):  # and so may other batches
+                found = _whole_segment(partition, segment, begin, end)
         except CorruptionError as error:  # whoever reads it will meet it
             if isinstance(error, MisplacedSegmentError) and notices is not None:
                 notices.append(f"{error}: what is not its own is left out")
             found = _whole_segment(partition, segment, begin, end)
         yield from (stretch._replace(limit_offset=end) for stretch in found)
+
+
+def _reaches_over(segment: SegmentView, following: int) -> bool:
+    """Whether the last batch of a segment says that it has offsets of the next one, or behind the log."""
+    try:
+        _, end = segment.open_to_end()
+    except SegmentGoneError:
+        return False
+    return end.next_offset > following
 
 
 def _whole_segment(partition: PartitionView, segment: SegmentView, begin: int, end: int) -> list[Stretch]:
@@ -67,15 +78,17 @@ def _indexed_position(reader: SegmentReader, offset: int) -> int:
 
 
 def next_sound(
-    reader: SegmentReader, position: int, end: int, next_offset: int, *, may_begin_before: bool = False
+    reader: SegmentReader, position: int, end: int, next_offset: int, limit: int, *, may_begin_before: bool = False
 ) -> BatchInfo | None:
     """The first batch behind a damaged one at a position that is known to be sound and has `next_offset` or more.
 
-    Where nothing was read so far it may also begin below that offset, and reach it.
+    Where nothing was read so far it may also begin below that offset, and reach it. One that begins with the `limit` of
+    the segment, or behind it, is not sound: a first offset is under no checksum.
     """
 
     def fits(batch: BatchInfo) -> bool:
-        return (batch.last_offset if may_begin_before else batch.base_offset) >= next_offset
+        reaches = (batch.last_offset if may_begin_before else batch.base_offset) >= next_offset
+        return reaches and (batch.is_legacy or batch.base_offset < limit)
 
     behind = (_by_lengths(reader, position, end, fits), _by_index(reader, position, end, fits))
     return min((batch for batch in behind if batch is not None), key=lambda batch: batch.position, default=None)

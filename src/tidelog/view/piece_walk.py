@@ -148,6 +148,7 @@ class PieceWalk:
                     error.position,
                     stretch.end,
                     self._next_offset,
+                    own_limit,
                     may_begin_before=self._next_offset == self._piece.first_offset,
                 )
                 position = stretch.end if following is None else following.position
@@ -176,7 +177,7 @@ class PieceWalk:
         try:
             for chunk in read_chunks(file, start=start, end=end):
                 position = chunk.position + chunk.scan.end
-                wanted = self._wanted_of(chunk, is_first=self._next_offset == first_offset)
+                wanted = self._wanted_of(chunk, file.path, is_first=self._next_offset == first_offset)
                 sound = _how_many_are_sound(wanted.scan, self._next_offset - 1, self._piece.limit_offset)
                 if sound:
                     scan = wanted.scan.first(sound)
@@ -193,11 +194,17 @@ class PieceWalk:
         if position < end:
             raise DamagedBatchError(f"{file.path}, position {position}: the file ends inside a batch", position)
 
-    def _wanted_of(self, chunk: Chunk, *, is_first: bool) -> Chunk:
+    def _wanted_of(self, chunk: Chunk, path: str, *, is_first: bool) -> Chunk:
         """The batches of a chunk with offsets that are wanted, their checksums compared if so wished."""
         scan = chunk.scan
         if self._notices is not None:  # where an offset could not be looked up there are others before and behind it
             below = _how_many_below(last_offsets(scan), self._next_offset) if is_first else 0
+            if below and self._verify:  # the length of one that is damaged leads past those that are wanted
+                passed = check_headers(chunk.data, scan.first(below))
+                wrong = np.flatnonzero(passed.checksums == int(Checksum.WRONG))
+                if len(wrong):
+                    one = chunk._replace(scan=passed)
+                    raise _damage(path, one, int(wrong[0]), self._next_offset, self._piece.limit_offset)
             scan = scan.pick(slice(below, max(below, _how_many_begin_below(scan, self._piece.limit_offset))))
         return chunk._replace(scan=check_headers(chunk.data, scan) if self._verify else scan)
 
@@ -214,21 +221,31 @@ def _damage(path: str, chunk: Chunk, index: int, next_offset: int, limit_offset:
     """What is wrong with a batch, in words."""
     position = chunk.position + int(chunk.scan.positions[index])
     last = int(last_offsets(chunk.scan)[index])
+    first, *behind = chunk.scan.rows["base_offset"][index : index + 2].tolist()
     try:
         chunk.scan.batch_in(chunk.data, index).ensure_valid()
-        what = (
-            f"offset {last} behind {next_offset - 1}" if last < next_offset else f"offset {last} before {limit_offset}"
-        )
+        before = behind[0] if behind and first < limit_offset else limit_offset
+        what = f"offset {last} behind {next_offset - 1}" if last < next_offset else f"offset {last} before {before}"
     except CorruptionError as error:
         what = str(error)
     return DamagedBatchError(f"{path}, position {position}: {what}", position)
 
 
 def _how_many_are_sound(scan: HeaderScan, before: int, limit: int) -> int:
-    """How many batches at the front have right checksums, and offsets above those of the one before, up to a limit."""
-    last = last_offsets(scan)
-    is_above = ~scan.is_legacy & (scan.rows["base_offset"] >= limit)
-    is_wrong = (np.diff(last, prepend=before) <= 0) | is_above | (scan.checksums == int(Checksum.WRONG))
+    """How many batches at the front have right checksums, and offsets above those of the one before, up to a limit.
+
+    A first offset is under no checksum. Of two batches that reach over each other the one is wrong that leaves a gap
+    behind what is before, if the other would follow that: whoever believed it would pass over those behind it.
+    """
+    first, last, is_new = scan.rows["base_offset"], last_offsets(scan), ~scan.is_legacy
+    is_wrong = (np.diff(last, prepend=before) <= 0) | (is_new & (first >= limit))
+    is_wrong |= scan.checksums == int(Checksum.WRONG)
+    if len(last) > 1:
+        reach_over = (last[:-1] >= first[1:]) & is_new[:-1] & is_new[1:]
+        known = np.append(before, last[:-2])
+        is_first = (first[1:] > known) & (first[:-1] > known + 1)
+        is_wrong[:-1] |= reach_over & is_first
+        is_wrong[1:] |= reach_over & ~is_first
     wrong = np.flatnonzero(is_wrong)
     return int(wrong[0]) if len(wrong) else len(last)
 
