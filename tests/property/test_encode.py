@@ -1,5 +1,7 @@
 """Rows become the bytes that `cut_batches` makes of the same records, from whatever arrays they come."""
 
+import tracemalloc
+from hashlib import sha256
 from itertools import chain, pairwise
 from typing import Any
 
@@ -131,6 +133,42 @@ def test_rows_that_need_more_room_than_there_is_are_handed_out_meanwhile(sizes: 
         for number, log in enumerate(found):
             mine = rows.take(pa.array(np.flatnonzero(numbers == number)))
             assert log == columns.encode(mine, base_offset=0, batch_size=batch_size, codec=codec)
+
+
+def test_rows_that_were_not_taken_in_to_their_end_leave_an_encoder_that_refuses_more() -> None:
+    rows = Inputs(to_arrow([NewRecord(b"k", bytes(60_000), number) for number in range(100)]))
+    numbers = np.zeros(100, np.int64)
+    encoder = DealtEncoder()
+    encoder.add_place()
+    assert list(encoder.encode(rows, numbers))
+    next(iter(encoder.encode(rows, numbers)))
+    for work in (lambda: list(encoder.encode(rows, numbers)), lambda: list(encoder.finish()), encoder.add_place):
+        with pytest.raises(InvalidRequestError, match="not taken in to their end"):
+            work()
+
+
+@pytest.mark.parametrize(("places", "size", "batch_size"), [(60, 3_000_000, 16_384), (6000, 30_000, 1_000_000)])
+def test_the_room_of_many_partitions_is_bounded(places: int, size: int, batch_size: int) -> None:
+    """Rows larger than a batch, or the open batches of many partitions, of 180 MB in all: a part of them is kept."""
+    encoder = DealtEncoder(batch_size=batch_size)
+    assert [encoder.add_place() for _ in range(places)] == list(range(places))
+    found: list[bytes] = [b""] * places
+    tracemalloc.start()
+    try:
+        for start in range(0, places, 10):
+            numbers = np.arange(start, start + 10)
+            rows = to_arrow([NewRecord(None, int(number).to_bytes(2, "big") * (size // 2), 5) for number in numbers])
+            for number, encoded in encoder.encode(Inputs(rows), numbers):
+                found[number] += sha256(encoded.data).digest()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 120_000_000
+    for number, encoded in encoder.finish():
+        found[number] += sha256(encoded.data).digest()
+    for number in (0, places // 2, places - 1):
+        alone = to_arrow([NewRecord(None, number.to_bytes(2, "big") * (size // 2), 5)])
+        assert found[number] == sha256(columns.encode(alone, base_offset=0, batch_size=batch_size)).digest()
 
 
 @pytest.mark.parametrize("order", [[0, 3], [-1]])
