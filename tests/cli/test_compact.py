@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from tests.golden.corpus import case
 from tidelog.cli import output
 from tidelog.cli.main import cli
+from tidelog.cli.output import json_line
 from tidelog.errors import StorageError
 from tidelog.log.compaction.cleaned_segment import CleanedSegment
 from tidelog.log.compaction.record_filter import FilterCounts
@@ -56,7 +57,9 @@ def compact(root: Path, *arguments: str) -> Result:
 def compacted(root: Path, *arguments: str) -> list[dict[str, Any]]:
     done = compact(root, *arguments, "--json")
     assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [json_line(row) for row in rows] == done.stdout.splitlines()
+    return rows
 
 
 def test_a_dry_run_counts_and_changes_nothing(tmp_path: Path) -> None:

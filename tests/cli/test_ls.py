@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from tests.golden.corpus import case
 from tests.view.scans import some, write_log
 from tidelog.cli.main import cli
+from tidelog.log.names import STAGED_FILE
 from tidelog.records import Codec
 
 WALKTHROUGH = "client-0.10.2.2/step6-after-clean-stop"
@@ -95,6 +96,23 @@ def test_deleted_and_stray_directories_are_listed_as_such(tmp_path: Path) -> Non
     shutil.copytree(root / "log-format-1", root / f"old-0.{'0' * 32}-delete")
     marks = {row["topic"]: row["mark"] for row in listed(root)}
     assert marks == {"log-format": None, "old": "delete"}
+
+
+def test_what_spark_has_staged_is_no_partition(tmp_path: Path) -> None:
+    root = a_root(tmp_path)
+    staged = root / f"log-format-1.{'0' * 32}-delete"
+    staged.mkdir()
+    (staged / STAGED_FILE).write_bytes(b"batches")
+    assert [row["mark"] for row in listed(root)] == [None]
+    shutil.copy(root / "log-format-1" / f"{0:020}.log", staged)
+    assert [row["mark"] for row in listed(root)] == [None, "delete"]
+
+
+def test_a_root_in_which_there_is_only_something_staged_has_no_partitions(tmp_path: Path) -> None:
+    (tmp_path / f"orders-0.{'0' * 32}-delete").mkdir()
+    (tmp_path / f"orders-0.{'0' * 32}-delete" / STAGED_FILE).write_bytes(b"batches")
+    done = ls(tmp_path)
+    assert (done.exit_code, done.stdout) == (0, "no partitions\n")
 
 
 def test_only_the_topics_that_were_asked_for(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ from pyspark.sql import SparkSession
 from tests.golden.corpus import case
 from tests.spark.logs import record, write
 from tests.spark.test_jobs_compact import a_root
+from tests.view.scans import some, write_log
 from tidelog.cli.main import cli
 from tidelog.log.names import CLEAN_SHUTDOWN
+from tidelog.records import Codec
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -55,7 +57,7 @@ def test_compact_is_compact(tmp_path: Path) -> None:
     one, two = a_root(tmp_path / "one", "k-basic", "k-txn"), a_root(tmp_path / "two", "k-basic", "k-txn")
     topics = ("--topic", "k-basic", "--topic", "k-txn", "--json")
     plain, done = typed("compact", one, *topics), typed("spark", "compact", two, *topics)
-    assert (done.exit_code, lines(done)) == (0, lines(plain))
+    assert (done.exit_code, done.stdout) == (0, plain.stdout)
     assert [row["dry_run"] for row in lines(done)] == [True, True, False, False]
     assert (two / CLEAN_SHUTDOWN).exists()
 
@@ -102,6 +104,13 @@ def test_profile_prints_a_table_and_writes_a_report(tmp_path: Path) -> None:
     assert report.read_text().startswith("<!doctype html>")
     shutil.rmtree(tmp_path / "logs")
     assert typed("spark", "profile", tmp_path / "logs").exit_code == 2
+
+
+def test_the_table_of_a_profile_tells_that_codecs_are_mixed(tmp_path: Path) -> None:
+    write_log(tmp_path, [("put", Codec.NONE, some(9)), ("put", Codec.LZ4, some(9))], "orders-0")
+    done = typed("spark", "profile", tmp_path, "--report", tmp_path / "report.html")
+    assert done.stdout.splitlines()[1].split()[-1] == "mixed"
+    assert "<td>mixed</td>" in (tmp_path / "report.html").read_text()
 
 
 def test_a_session_that_was_there_is_left_open(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import tidelog
 from tests.spark.logs import START_MS, record, write
 from tidelog.errors import InvalidRequestError, StorageError
 from tidelog.records import NewRecord
-from tidelog.spark.jobs.advice import advice_for
-from tidelog.spark.jobs.profile import Profile, profile
+from tidelog.spark.jobs.advice import advice_for, codec_in_use
+from tidelog.spark.jobs.profile import Profile, TopicProfile, profile
+from tidelog.spark.jobs.profile_facts import CodecUse, PartitionFacts
 from tidelog.spark.jobs.profile_json import profile_dict
 from tidelog.spark.jobs.report import report_html, write_report
 
@@ -99,6 +100,44 @@ def test_what_follows_is_said(found: Profile) -> None:
     assert "--value json" in said["hot"]["values"].text
     assert 'withWatermark("timestamp", "59 seconds")' in said["hot"]["lateness"].text
     assert "500 records have 7 keys" in said["even"]["compaction"].text
+
+
+def facts_of(records: int, **codecs: int) -> PartitionFacts:
+    facts = PartitionFacts()
+    facts.records = records
+    facts.codecs = {name: CodecUse(size=size) for name, size in codecs.items()}
+    return facts
+
+
+@pytest.mark.parametrize(
+    ("records", "weight", "words"),
+    [
+        ((34_650, 63_000, 28_350), "change", "Partition 1 has 1.5 times the records of an average one (63,000 of"),
+        ((7, 7, 4, 7, 0, 3), "change", "Partition 0 has 1.5 times"),
+        ((90, 70, 110), "good", "The partitions have from 70 to 110 records, 0.78 to 1.22 times the average."),
+        ((100,) * 20 + (0,), "good", "The partitions have from 0 to 100 records, 0.00 to 1.05 times the average."),
+        ((100, 95, 110), "good", "The partitions have about as many records each."),
+    ],
+)  # fmt: skip
+def test_partitions_are_called_even_only_where_they_are(records: tuple[int, ...], weight: str, words: str) -> None:
+    topic = TopicProfile("t", {number: facts_of(count) for number, count in enumerate(records)})
+    (skew,) = (one for one in advice_for(topic) if one.subject == "skew")
+    assert skew.weight == weight
+    assert words in skew.text
+
+
+@pytest.mark.parametrize(
+    ("codecs", "words"),
+    [({}, "-"), ({"lz4": 9}, "lz4"), ({"none": 4, "lz4": 96}, "lz4"), ({"none": 47, "lz4": 35, "zstd": 18}, "mixed")],
+)
+def test_several_codecs_are_called_so(codecs: dict[str, int], words: str) -> None:
+    assert codec_in_use(facts_of(100, **codecs)) == words
+
+
+def test_what_compact_needs_is_said_where_it_is_recommended(found: Profile) -> None:
+    (even,) = (topic for topic in found.topics if topic.name == "even")
+    (text,) = (one.text for one in advice_for(even) if one.subject == "compaction")
+    assert "in the log directory of a broker that is stopped, `tidelog compact --dry-run`" in text
 
 
 def test_damage_is_left_out_and_told(tmp_path: Path, spark: SparkSession) -> None:

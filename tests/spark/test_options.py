@@ -12,7 +12,9 @@ from tidelog.spark.option_table import BATCH, STREAM, WRITE, check_names, rows_f
 from tidelog.spark.option_values import OptionValues
 from tidelog.spark.places import Places
 from tidelog.spark.planning import Splits, plan_tasks
+from tidelog.spark.read_options import warn_of
 from tidelog.spark.topics import TopicChoice
+from tidelog.spark.write_options import WriteOptions
 from tidelog.view import open as open_logs
 
 
@@ -28,12 +30,25 @@ def test_an_unknown_option_is_refused_with_the_nearest_one() -> None:
 
 
 def test_names_are_compared_without_case() -> None:
-    assert check_names({"STARTINGoffsets": "earliest", "includeheaders": "true"}, BATCH) == []
+    assert check_names({"STARTINGoffsets": "earliest", "includeheaders": "true"}, BATCH) == ([], [])
 
 
 def test_options_of_a_client_are_taken_and_told_of() -> None:
     given = {"kafka.bootstrap.servers": "a:1", "groupIdPrefix": "g", "kafka.isolation.level": "read_committed"}
-    assert check_names(given, BATCH) == ["kafka.bootstrap.servers", "groupIdPrefix"]
+    assert check_names(given, BATCH).of_clients == ["kafka.bootstrap.servers", "groupIdPrefix"]
+
+
+def test_a_warning_names_options_as_they_are_written_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    clients, streams = ("kafka.bootstrap.servers", "groupIdPrefix"), ("maxTriggerDelay", "maxOffsetsPerTrigger")
+    given = {name.lower(): "9" for name in (*clients, *streams)}  # as Spark hands them on
+    warn_of(given, BATCH)
+    assert caplog.messages == [
+        "these options have no effect on a directory: groupIdPrefix, kafka.bootstrap.servers",
+        "these options have no effect on a batch read: maxOffsetsPerTrigger, maxTriggerDelay",
+    ]
+    caplog.clear()
+    warn_of(given, STREAM)
+    assert caplog.messages == ["these options have no effect on a directory: groupIdPrefix, kafka.bootstrap.servers"]
 
 
 def test_what_has_no_place_in_a_stream_is_refused() -> None:
@@ -90,6 +105,13 @@ def test_sizes_and_durations_have_units() -> None:
 def test_without_a_path_the_error_says_what_works_in_sql() -> None:
     with refused(match="CREATE TEMPORARY VIEW logs USING tidelog"):
         Places.of(OptionValues({}))
+
+
+def test_without_a_path_the_error_of_a_write_is_about_writing() -> None:
+    with refused(match=r"as in \.save\('/var/lib/kafka'\)") as error:
+        WriteOptions.of(OptionValues({"topic": "orders"}), overwrite=False)
+    assert "load" not in str(error.value)
+    assert "VIEW" not in str(error.value)
 
 
 def test_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,23 @@ from tidelog.errors import InvalidRequestError, StorageError
 from tidelog.log import TopicPartition
 from tidelog.log.checkpoints import OffsetCheckpoint
 from tidelog.log.local_files import LocalFileSystem
+from tidelog.view.files import ReadOnlyFiles
+from tidelog.view.root import RootView
 
 MARKED = "." + "ab" * 16
+
+
+class NotListed(LocalFileSystem):
+    """A disk with a directory that may not be listed."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__()
+        self._directory = directory
+
+    def list(self, directory: str) -> list[str]:
+        if directory == self._directory:
+            raise StorageError(f"{directory}: Permission denied")
+        return super().list(directory)
 
 
 @pytest.fixture
@@ -43,6 +58,15 @@ def test_a_root_shows_its_partitions_in_order_and_the_marked_ones_apart(root: Pa
         (TopicPartition("gone", 0), "delete"),
         (TopicPartition("lost", 0), "stray"),
     ]
+
+
+def test_a_staged_piece_is_not_among_the_directories_and_what_cannot_be_listed_is(root: Path) -> None:
+    for name in ("orders-0", "orders-2"):
+        (root / f"{name}{MARKED}-delete").mkdir()
+        (root / f"{name}{MARKED}-delete" / "staged.batches").write_bytes(b"batches")
+    disk = NotListed(f"{root}/orders-2{MARKED}-delete")
+    marked = [directory.name for directory in RootView(ReadOnlyFiles(disk), str(root)).marked]
+    assert marked == [f"gone-0{MARKED}-delete", f"lost-0{MARKED}-stray", f"orders-2{MARKED}-delete"]
 
 
 @pytest.mark.parametrize("name", ["orders-1", f"gone-0{MARKED}-delete", f"lost-0{MARKED}-stray"])

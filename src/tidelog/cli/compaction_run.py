@@ -1,6 +1,5 @@
 """A compaction at the command line: which topics, the count before the work, the work, and what is shown of both."""
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from tidelog.cli.interrupted import settle_write
-from tidelog.cli.output import aligned, interruptible, progress, room, short, size, tell
+from tidelog.cli.output import aligned, interruptible, json_line, progress, room, short, size, tell
 
 if TYPE_CHECKING:
     from tidelog.log.offline_compaction import Compacted, CompactionSettings
@@ -220,7 +219,7 @@ class CompactionOutput:
         """Print the partitions of a pass."""
         if self.is_lost or not rows:
             return
-        lines = [json.dumps(_as_json(row, is_dry)) for row in rows] if self.as_json else _table(rows, is_dry)
+        lines = [json_line(_as_json(row, is_dry)) for row in rows] if self.as_json else _table(rows, is_dry)
         try:
             click.echo("\n".join(lines))
             sys.stdout.flush()

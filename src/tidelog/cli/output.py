@@ -20,6 +20,7 @@ __all__ = [
     "aligned",
     "count",
     "interruptible",
+    "json_line",
     "print_json",
     "progress",
     "room",
@@ -38,9 +39,18 @@ def tell(sentence: str) -> None:
     click.echo(f"tidelog: {sentence}", err=True)
 
 
+def json_line(value: object) -> str:
+    """One value as one line.
+
+    >>> json_line({"topic": "orders", "partitions": [0, 1]})
+    '{"topic":"orders","partitions":[0,1]}'
+    """
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def print_json(value: object) -> None:
     """One value as one line, flushed: whoever reads along gets each as it comes."""
-    click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    click.echo(json_line(value))
     sys.stdout.flush()
 
 

@@ -1,12 +1,13 @@
 """`tidelog warmup`: compile the kernels ahead, for images and executors where the first query should not wait."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
+
+from tidelog.cli.output import print_json
 
 __all__ = ["warmup"]
 
@@ -24,7 +25,7 @@ def warmup(as_json: bool) -> None:
         done = warm_up(report)
     if as_json:
         cache = None if done.cache_dir is None else str(done.cache_dir)
-        click.echo(json.dumps({"kernels": done.kernels, "seconds": round(done.seconds, 3), "cache_dir": cache}))
+        print_json({"kernels": done.kernels, "seconds": round(done.seconds, 3), "cache_dir": cache})
     else:
         place = (
             "not cached: no private cache directory"

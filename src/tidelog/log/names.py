@@ -38,8 +38,8 @@ __all__ = [
     "FUTURE_DIRECTORY",
     "HIGH_WATERMARK_CHECKPOINT",
     "INDEX_SUFFIX",
-    "JOURNALS",
     "INTERNAL_TOPICS",
+    "JOURNALS",
     "LEADER_EPOCH_CHECKPOINT",
     "LOAD_JOURNAL",
     "LOCK_FILE",
@@ -51,6 +51,7 @@ __all__ = [
     "REMOTE_INDEX_CACHE",
     "SEGMENT_SUFFIXES",
     "SNAPSHOT_SUFFIX",
+    "STAGED_FILE",
     "STRAY_DIRECTORY",
     "SWAP",
     "TIME_INDEX_SUFFIX",
@@ -106,6 +107,8 @@ LOAD_JOURNAL = "tidelog-load.journal"  # ours, while a load is under way; Kafka 
 COMMIT_JOURNAL = "tidelog-commit.journal"  # ours, while what Spark has written is committed
 COMMITTED_BATCHES = "tidelog-commit.batches"  # ours: the last batch of each of Spark's streams that is committed
 JOURNALS = {COMMIT_JOURNAL: "a write of Spark's", LOAD_JOURNAL: "a load"}  # and what is not at its end where it lies
+
+STAGED_FILE = "staged.batches"  # ours: what a task of Spark's has written, alone in a directory that is marked -delete
 
 # Behind the name of a partition directory and a uid.
 DELETE_DIRECTORY = "-delete"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tidelog.errors import InvalidRequestError
 
-__all__ = ["BATCH", "STREAM", "WRITE", "OptionRow", "check_names", "rows_for"]
+__all__ = ["BATCH", "STREAM", "WRITE", "Ignored", "OptionRow", "check_names", "rows_for"]
 
 BATCH, STREAM, WRITE = "batch", "stream", "write"
 _READ = (BATCH, STREAM)
@@ -74,6 +74,12 @@ OPTIONS = (
 # Taken, without an effect: there is no client here. One warning names those that were given.
 IGNORED_PREFIXES = ("kafka.", "kafkaconsumer.", "fetchoffset.", "partition.metadata.cache.")
 IGNORED = frozenset({"groupidprefix"})
+_WRITTEN = {  # as they are documented: Spark hands names on in lower case
+    "groupidprefix": "groupIdPrefix",
+    "kafkaconsumer.polltimeoutms": "kafkaConsumer.pollTimeoutMs",
+    "fetchoffset.numretries": "fetchOffset.numRetries",
+    "fetchoffset.retryintervalms": "fetchOffset.retryIntervalMs",
+}
 HEARD_OF_KAFKAS = "kafka.isolation.level"  # the one that has an effect
 STORAGE_PREFIX = "storage."  # options of the file system of an address
 
@@ -85,19 +91,26 @@ def rows_for(where: str) -> list[OptionRow]:
     return [row for row in OPTIONS if where in row.where]
 
 
-def check_names(options: Mapping[str, str], where: str) -> list[str]:
+class Ignored(NamedTuple):
+    """Options that were given without an effect: those of a client, and those of a stream, in a batch read."""
+
+    of_clients: list[str]
+    of_streams: list[str]
+
+
+def check_names(options: Mapping[str, str], where: str) -> Ignored:
     """Refuse options that nobody knows, or that have no place here; those that have no effect, to warn of.
 
-    >>> check_names({"subscribe": "orders", "kafka.bootstrap.servers": "localhost:9092"}, BATCH)
-    ['kafka.bootstrap.servers']
+    >>> check_names({"kafka.bootstrap.servers": "localhost:9092", "maxoffsetspertrigger": "9"}, BATCH)
+    Ignored(of_clients=['kafka.bootstrap.servers'], of_streams=['maxOffsetsPerTrigger'])
     """
-    ignored = []
+    ignored = Ignored([], [])
     for name in options:
         known = name.lower()
         if known == HEARD_OF_KAFKAS or known.startswith(STORAGE_PREFIX):
             continue
         if known in IGNORED or known.startswith(IGNORED_PREFIXES):
-            ignored.append(name)
+            ignored.of_clients.append(_WRITTEN.get(known, name))
             continue
         row = _BY_NAME.get(known)
         if row is None:
@@ -105,7 +118,7 @@ def check_names(options: Mapping[str, str], where: str) -> list[str]:
         if where in row.where:
             continue
         if row.is_kafkas and where == BATCH and row.where == (STREAM,):
-            ignored.append(name)  # Kafka's source warns too
+            ignored.of_streams.append(row.name)  # Kafka's source warns too
         else:
             raise InvalidRequestError(f"option {row.name!r} has no meaning for a {_called(where)}")
     return ignored

@@ -39,11 +39,14 @@ class Places(NamedTuple):
     storage: tuple[tuple[str, Any], ...] = ()
 
     @classmethod
-    def of(cls, values: OptionValues) -> "Places":
-        """The directories that options name, made absolute here: a worker runs in another directory."""
+    def of(cls, values: OptionValues, *, no_path: str = _NO_PATH) -> "Places":
+        """The directories that options name, made absolute here: a worker runs in another directory.
+
+        `no_path` is said if they name none.
+        """
         paths = [*_listed(values.text("paths")), *_listed(values.text("path"))]
         if not paths:
-            raise InvalidRequestError(_NO_PATH)
+            raise InvalidRequestError(no_path)
         replica = values.text("replica")
         storage = tuple((name, _value(name, text)) for name, text in sorted(values.below(STORAGE_PREFIX).items()))
         return cls(

@@ -64,5 +64,7 @@ def schema_for(values: OptionValues) -> StructType:
 def warn_of(options: Mapping[str, str], where: str) -> None:
     """Refuse options that are not known, and warn once of those that have no effect."""
     ignored = check_names(options, where)
-    if ignored:
-        _log.warning("these options have no effect on a directory: %s", ", ".join(sorted(ignored)))
+    if ignored.of_clients:
+        _log.warning("these options have no effect on a directory: %s", ", ".join(sorted(ignored.of_clients)))
+    if ignored.of_streams:
+        _log.warning("these options have no effect on a batch read: %s", ", ".join(sorted(ignored.of_streams)))

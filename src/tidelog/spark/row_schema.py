@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from tidelog.errors import InvalidRecordError, InvalidRequestError
 
-__all__ = ["CORRUPTION", "InvalidUtf8", "RowSchema", "default_schema", "schema_of_columns"]
+__all__ = ["CORRUPTION", "ON_DEMAND", "InvalidUtf8", "RowSchema", "default_schema", "schema_of_columns"]
 
 CORRUPTION = "corruption"  # where and why something was left out
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -54,6 +54,7 @@ _MORE: dict[str, DataType] = {
     CORRUPTION: StringType(),
 }
 _ALL = {**_KAFKA, **_MORE}
+ON_DEMAND = tuple(_MORE)
 _BY_LOWER = {name.lower(): name for name in _ALL}
 _TEXT = ("key", "value")
 

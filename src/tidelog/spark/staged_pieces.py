@@ -18,7 +18,7 @@ from crc32c import crc32c
 from tidelog.columns.chunks import Chunk, read_chunks
 from tidelog.errors import CorruptionError, StorageError
 from tidelog.log.files import FileSystem, join, opened
-from tidelog.log.names import TopicPartition, delete_directory_name, is_delete_directory
+from tidelog.log.names import STAGED_FILE, TopicPartition, delete_directory_name, is_delete_directory
 
 __all__ = [
     "STAGED_FILE",
@@ -34,7 +34,6 @@ __all__ = [
     "staged_directories",
 ]
 
-STAGED_FILE = "staged.batches"
 _READ_BYTES = 1 << 20  # at once: what was read is still in the cache of the processor when it is used
 _DIGITS = 16  # of a job, and of an attempt
 

@@ -14,6 +14,10 @@ from tidelog.spark.places import Places
 
 __all__ = ["WriteOptions", "ensure_writable_topic"]
 
+_NO_PATH = (
+    "no path: name the log directory to write to, as in .save('/var/lib/kafka'), "
+    "for a stream .start('/var/lib/kafka'), or .option('path', ...)"
+)
 _BATCH_BYTES = 64 << 10
 _SIZES = ("segment.bytes", "index.interval.bytes", "max.message.bytes")
 _MINUTE_MS, _DAY_MS = 60_000, 86_400_000
@@ -95,7 +99,7 @@ def ensure_writable_topic(topic: str) -> None:
 
 def _root_of(values: OptionValues) -> str:
     """The one directory to write to."""
-    paths = Places.of(values).paths
+    paths = Places.of(values, no_path=_NO_PATH).paths
     if len(paths) != 1:
         raise InvalidRequestError(f"a write goes to one log directory, not to {len(paths)}: {', '.join(paths)}")
     path = paths[0].removeprefix("file://")

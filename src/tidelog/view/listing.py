@@ -1,8 +1,8 @@
 """What lies in log directories, partition by partition and, on request, segment by segment.
 
-Everything that is there is listed, each copy of a partition and what is deleted or set aside too. What cannot be read
-is listed with its problem. Without segments a listing costs some reads per partition; with them the header of every
-batch is walked over.
+Everything that is there is listed, each copy of a partition and what is deleted or set aside too; not what a task of
+Spark's has staged, which is no partition. What cannot be read is listed with its problem. Without segments a listing
+costs some reads per partition; with them the header of every batch is walked over.
 """
 
 from collections.abc import Iterable, Iterator

@@ -162,7 +162,7 @@ def _ensure_root(place: _Place, names: Sequence[str]) -> None:
         return
     if not names:
         raise InvalidRequestError(f"{place.path} is empty: name a log directory of a broker, or a partition in it")
-    if not RootView(place.files, place.path).directories:
+    if not RootView(place.files, place.path).named:
         raise InvalidRequestError(
             f"{place.path} holds neither partitions nor segments: name a log directory of a broker (its log.dirs), "
             f"or a directory in it that holds {LOG_SUFFIX} files"

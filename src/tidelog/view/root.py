@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from tidelog.errors import CheckpointError, InvalidTopicError
+from tidelog.errors import CheckpointError, InvalidTopicError, StorageError
 from tidelog.log.checkpoints import read_offsets
 from tidelog.log.files import join, parent_of
 from tidelog.log.names import (
@@ -18,6 +18,7 @@ from tidelog.log.names import (
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
+    STAGED_FILE,
     TopicPartition,
     is_delete_directory,
     is_future_directory,
@@ -85,6 +86,20 @@ class RootView:
     @cached_property
     def directories(self) -> tuple[PartitionDirectory, ...]:
         """The partition directories, in the order of their partitions; also those with a mark."""
+        return tuple(directory for directory in self.named if not self._is_staged(directory))
+
+    def _is_staged(self, directory: PartitionDirectory) -> bool:
+        """Whether there is no partition in it, but what a task of Spark's has written and nobody has committed."""
+        if directory.mark != "delete":
+            return False
+        try:
+            return self.files.list(join(self.path, directory.name)) == [STAGED_FILE]
+        except StorageError:  # whoever looks into it is told
+            return False
+
+    @cached_property
+    def named(self) -> tuple[PartitionDirectory, ...]:
+        """The directories that have the name of one of a partition, in the same order."""
         found = []
         for name in self.files.list(self.path) if self._only is None else sorted(self._only):
             try:
@@ -104,7 +119,7 @@ class RootView:
     @property
     def logs(self) -> tuple[PartitionDirectory, ...]:
         """Their directories."""
-        return tuple(directory for directory in self.directories if self._is_readable(directory))
+        return tuple(directory for directory in self.named if self._is_readable(directory))
 
     @property
     def marked(self) -> tuple[PartitionDirectory, ...]:

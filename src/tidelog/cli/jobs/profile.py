@@ -78,7 +78,7 @@ def profile(
 
 
 def _show(found: "Profile") -> None:
-    from tidelog.spark.jobs.advice import advice_for
+    from tidelog.spark.jobs.advice import advice_for, codec_in_use
     from tidelog.spark.jobs.profile_json import peak_and_mean
 
     rows = []
@@ -89,7 +89,7 @@ def _show(found: "Profile") -> None:
             (
                 topic.name, f"{len(topic.partitions)}", f"{facts.records:,}", size(facts.stored),
                 size(round(facts.sizes.mean)), f"{facts.distinct_keys:,}", f"{short(round(peak))}/s",
-                facts.codec or "-",
+                codec_in_use(facts),
             )
         )  # fmt: skip
     table(("topic", "partitions", "records", "stored", "mean record", "keys", "peak", "codec"), rows)

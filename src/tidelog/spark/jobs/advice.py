@@ -9,7 +9,7 @@ from tidelog.spark.jobs.profile_facts import PartitionFacts
 from tidelog.spark.jobs.words import batch_size as size_of_batch
 from tidelog.spark.jobs.words import counted, duration, key_text, number, share, size
 
-__all__ = ["Advice", "CodecChoice", "advice_for", "choose_codec"]
+__all__ = ["Advice", "CodecChoice", "advice_for", "choose_codec", "codec_in_use"]
 
 Weight = Literal["change", "know", "good"]
 
@@ -18,6 +18,7 @@ _ALMOST_ALL = 0.95
 _SMALL_BATCH = 8_000
 _HEADER = 61
 _SKEW = 1.5
+_ABOUT_THE_SAME = 1.2
 _HOT_SHARE = 0.10
 _ONE_OF_TWO = 0.5
 _LARGE_RECORD = 1_000_000
@@ -108,13 +109,26 @@ def _codec(topic: TopicProfile) -> Iterator[Advice]:
     yield Advice(topic.name, "change", "codec", f"{text}; {basis}.")
 
 
+def codec_in_use(facts: PartitionFacts) -> str:
+    """The codec that holds almost all bytes, or `mixed`; a dash if there are none."""
+    used = _shares_of_codecs(facts)
+    if not used:
+        return "-"
+    return used[0][1] if used[0][0] >= _ALMOST_ALL else "mixed"
+
+
 def _codecs_of(facts: PartitionFacts) -> str:
     """The codec that is used, or those that are, with the shares of their bytes."""
-    total = sum(use.size for use in facts.codecs.values()) or 1
-    used = sorted(((use.size / total, name) for name, use in facts.codecs.items()), reverse=True)
+    used = _shares_of_codecs(facts)
     if used[0][0] >= _ALMOST_ALL:
         return used[0][1]
     return f"a mix ({', '.join(f'{name} {share(part)}' for part, name in used)})"
+
+
+def _shares_of_codecs(facts: PartitionFacts) -> list[tuple[float, str]]:
+    """The codecs with their shares of the bytes, the largest first."""
+    total = sum(use.size for use in facts.codecs.values()) or 1
+    return sorted(((use.size / total, name) for name, use in facts.codecs.items()), reverse=True)
 
 
 def _saving(choice: CodecChoice) -> str:
@@ -153,15 +167,22 @@ def _gain_of_larger(trial: CodecTrial, plain: int) -> float:
 
 def _skew(topic: TopicProfile) -> Iterator[Advice]:
     sizes = {number: facts.records for number, facts in topic.partitions.items()}
-    mean = sum(sizes.values()) / len(sizes)
-    most = max(sizes, key=lambda each: sizes[each])
-    if len(sizes) < 2 or not mean:
+    total = sum(sizes.values())
+    if len(sizes) < 2 or not total:
         return
-    if sizes[most] > _SKEW * mean:
+    times = {each: records * len(sizes) / total for each, records in sizes.items()}  # the average
+    most, least = max(times, key=lambda each: times[each]), min(times, key=lambda each: times[each])
+    if times[most] >= _SKEW:
         yield Advice(
             topic.name, "change", "skew",
-            f"Partition {most} has {sizes[most] / mean:.1f} times the records of an average one "
-            f"({number(sizes[most])} of {number(sum(sizes.values()))}): whoever reads it is done last.",
+            f"Partition {most} has {times[most]:.1f} times the records of an average one "
+            f"({number(sizes[most])} of {number(total)}): whoever reads it is done last.",
+        )  # fmt: skip
+    elif times[most] >= _ABOUT_THE_SAME or times[least] <= 1 / _ABOUT_THE_SAME:
+        yield Advice(
+            topic.name, "good", "skew",
+            f"The partitions have from {number(sizes[least])} to {number(sizes[most])} records, "
+            f"{times[least]:.2f} to {times[most]:.2f} times the average.",
         )  # fmt: skip
     else:
         yield Advice(topic.name, "good", "skew", "The partitions have about as many records each.")
@@ -211,7 +232,8 @@ def _compaction(topic: TopicProfile) -> Iterator[Advice]:
         yield Advice(
             topic.name, "know", "compaction",
             f"{counted(facts.records, 'record')} have {about}{counted(facts.distinct_keys, 'key')}. If only the last "
-            f"of a key matters, compaction keeps {share(kept)} of them; `tidelog compact --dry-run` counts it exactly.",
+            f"of a key matters, compaction keeps {share(kept)} of them; in the log directory of a broker that is "
+            "stopped, `tidelog compact --dry-run` counts it exactly.",
         )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from html import escape
 
 from tidelog import __version__
 from tidelog.errors import StorageError
-from tidelog.spark.jobs.advice import Advice, advice_for
+from tidelog.spark.jobs.advice import Advice, advice_for, codec_in_use
 from tidelog.spark.jobs.codec_trial import BATCH_SIZES, nearest_size
 from tidelog.spark.jobs.plots import Bar, columns_plot, spark_line, time_plot
 from tidelog.spark.jobs.profile import Profile, TopicProfile
@@ -109,7 +109,7 @@ def _topics(topics: Sequence[TopicProfile]) -> str:
                 number(len(topic.partitions)), number(facts.records), size(facts.stored), size(facts.sizes.mean),
                 number(facts.distinct_keys), f"{short(peak)}/s",
             ),
-            f"<td>{escape(facts.codec or '-')}</td><td>{line}</td>",
+            f"<td>{escape(codec_in_use(facts))}</td><td>{line}</td>",
         ]  # fmt: skip
         rows.append(f"<tr>{''.join(cells)}</tr>")
     heads = (
@@ -284,8 +284,9 @@ def _codecs(facts: PartitionFacts) -> str:
     heads = ("codec", *(f"*batches of {batch_size(batch)}" for batch in BATCH_SIZES), "*written at", "*read at")
     caption = (
         f"Bytes stored for a byte of keys and values, measured on {number(trial.records)} records "
-        f"({size(trial.plain)}). Framed: how it is stored now, about; bold: the fewest bytes. Speeds in batches of "
-        f"{batch_size(nearest)}, on one core. Now it is {share(facts.stored / max(facts.plain, 1))}."
+        f"({size(trial.plain)}). Framed: the codec that has the most bytes now, and about its batches; bold: the "
+        f"fewest bytes. Speeds in batches of {batch_size(nearest)}, on one core. "
+        f"Now it is {share(facts.stored / max(facts.plain, 1))}."
     )
     return _card(
         "Codecs and batch sizes, measured", f'<div class="scroll">{_table(heads, rows)}</div>', caption, "wide"
