@@ -7,8 +7,6 @@ from pathlib import Path
 
 import click
 
-from tidelog.cli.output import print_json
-
 __all__ = ["warmup"]
 
 
@@ -24,6 +22,8 @@ def warmup(as_json: bool) -> None:
     with _progress() as report:
         done = warm_up(report)
     if as_json:
+        from tidelog.cli.output import print_json
+
         cache = None if done.cache_dir is None else str(done.cache_dir)
         print_json({"kernels": done.kernels, "seconds": round(done.seconds, 3), "cache_dir": cache})
     else:
