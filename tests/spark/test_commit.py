@@ -1,6 +1,7 @@
 """What a commit does beside appending: it checks what was staged, and clears away what others have left."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,9 +19,11 @@ from tidelog.errors import CorruptionError, InvalidRequestError, StorageError
 from tidelog.log import LogConfig, ManualClock, UnifiedLog
 from tidelog.log.files import join
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import CLEAN_SHUTDOWN, COMMITTED_BATCHES, LOCK_FILE, TopicPartition
+from tidelog.log.names import CLEAN_SHUTDOWN, COMMIT_JOURNAL, COMMITTED_BATCHES, LOCK_FILE, TopicPartition
 from tidelog.records import NewRecord
 from tidelog.spark.commit import look, withdraw
+from tidelog.spark.commit_plan import Planning
+from tidelog.spark.commit_room import room_for
 from tidelog.spark.committed_batches import BatchKey, CommittedBatches
 from tidelog.spark.staged_pieces import STAGED_FILE, staged_directories
 from tidelog.spark.staging import Staging
@@ -173,15 +176,37 @@ def test_records_are_appended_in_the_name_of_the_last_leader(tmp_path: Path) -> 
         assert log.topic_id is None  # it is from before there were ids
 
 
-def test_a_disk_without_room_is_told_while_nothing_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+_BLOCKS_LEFT, _FILES_LEFT = 4, 7  # in what statvfs tells
+
+
+@pytest.mark.parametrize(
+    ("place", "complaint"),
+    [(_BLOCKS_LEFT, r"has no room for the \d+ bytes"), (_FILES_LEFT, r"has no room for the \d+ files")],
+)
+def test_a_disk_without_room_is_told_while_nothing_is_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int, complaint: str
+) -> None:
     fs, options = LocalFileSystem(), options_for(str(tmp_path))
     order = order_of(fs, options)
-    about = os.statvfs(tmp_path)
-    full = os.statvfs_result((*about[:4], 0, *about[5:10]))
-    monkeypatch.setattr(os, "statvfs", lambda path: full)
-    with pytest.raises(StorageError, match="has no room for the"):
+    about = list(os.statvfs(tmp_path))
+    about[place] = 0
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(about))
+    with pytest.raises(StorageError, match=complaint):
         commit_order(fs, order)
     assert CommittedBatches(fs, str(tmp_path)).read() == {}
+    assert not (tmp_path / COMMIT_JOURNAL).exists()
+
+
+@pytest.mark.parametrize("configs", [{}, {"segment.bytes": "400"}, {"index.interval.bytes": "1"}], ids=str)
+def test_what_a_commit_takes_of_a_disk_is_known_before(tmp_path: Path, configs: dict[str, str]) -> None:
+    fs, options = LocalFileSystem(), options_for(str(tmp_path), configs=tuple(configs.items()), batch_bytes=200)
+    order = order_of(fs, options, [{"value": [b"%d" % number * 20 for number in range(600)]}])
+    told = room_for(Planning(fs, ManualClock(NOW), random.Random(0), order).journal())
+    commit_order(fs, order)
+    there = list(tmp_path.rglob("*"))
+    sizes = sum(path.stat().st_size for path in there if path.suffix in (".log", ".index", ".timeindex"))
+    assert sizes <= told.size < 2 * sizes
+    assert len(there) <= told.files < 3 * len(there)
 
 
 def test_a_commit_waits_for_another_that_has_the_root_for_a_moment(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@
 """
 
 import logging
-import os
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -20,12 +19,13 @@ from tidelog.errors import LockedError, StorageError, TidelogError
 from tidelog.log.checkpoints import CleanShutdownFile
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.files import FileLock, FileSystem, join
-from tidelog.log.local_files import LocalFileSystem, storage_error
+from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.manager.log_directories import DirectoryKind
 from tidelog.log.names import COMMIT_JOURNAL, LOCK_FILE, TopicPartition
 from tidelog.spark.commit_apply import apply_journal, check_pieces
 from tidelog.spark.commit_journal import CommitJournal, ensure_untouched
 from tidelog.spark.commit_plan import Order, Planning, logs_in
+from tidelog.spark.commit_room import ensure_room
 from tidelog.spark.committed_batches import CommittedBatches
 from tidelog.spark.staged_pieces import Piece, job_of, staged_directories
 from tidelog.spark.write_options import WriteOptions
@@ -211,7 +211,7 @@ def _commit(hands: _Hands, order: Order) -> None:
         check_pieces(journal, hands.threads)
     except StorageError as error:
         raise StorageError(f"{error}; nothing is committed") from error
-    _ensure_room(hands.fs, journal)
+    ensure_room(hands.fs, journal)
     try:
         journal.write()
     except StorageError as error:
@@ -232,16 +232,3 @@ def _decided(journal: CommitJournal) -> Iterator[None]:
             f"{str(error) or 'interrupted'}; the commit is decided, and the next write to {journal.root} "
             "brings it to its end: do not write these rows again"
         ) from error
-
-
-def _ensure_room(fs: FileSystem, journal: CommitJournal) -> None:
-    """Raise while nothing is decided yet if the disk is too full for a copy of what is staged."""
-    if not isinstance(fs, LocalFileSystem):
-        return
-    needed = sum(piece.size for piece in journal.pieces)
-    try:
-        about = os.statvfs(journal.root)
-    except OSError as error:
-        raise storage_error(journal.root, error) from error
-    if needed > about.f_bavail * about.f_frsize:
-        raise StorageError(f"{journal.root} has no room for the {needed} bytes that are to be committed: make some")
