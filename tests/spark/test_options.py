@@ -93,7 +93,7 @@ def test_a_wrong_value_is_refused_with_the_name_of_its_option(name: str, value: 
         elif name == "checksum":
             values.flag(name, default=True)
         else:
-            Reach.of(values)
+            Reach.of(values, "logEnd")
 
 
 def test_sizes_and_durations_have_units() -> None:

@@ -15,7 +15,7 @@ from tests.spark.logs import record, write
 from tidelog.errors import InvalidRequestError, OffsetOutOfRangeError
 from tidelog.log.checkpoints import OffsetCheckpoint
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import LOG_START_CHECKPOINT, TopicPartition
+from tidelog.log.names import HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, TopicPartition
 from tidelog.spark.row_schema import default_schema, schema_of_columns
 from tidelog.spark.source import stream_reader
 from tidelog.spark.stream_reader import StreamReader
@@ -241,3 +241,65 @@ def test_what_comes_behind_the_start_of_available_now_is_not_read(tmp_path: Path
     stream.prepareForTriggerAvailableNow()
     write(tmp_path, "orders", 0, (record(number) for number in range(5, 9)))
     assert stream.latestOffset(stream.initialOffset(), ReadAllAvailable()) == {"orders": {"0": 5}}
+
+
+# -- how far a stream reads --------------------------------------------------------------------------------------------
+
+
+def set_watermark(root: Path, **offsets: int) -> None:
+    """What a broker notes every five seconds: `orders=8` is that of orders-0."""
+    marks = {TopicPartition(topic, 0): offset for topic, offset in offsets.items()}
+    OffsetCheckpoint(LocalFileSystem(), str(root / HIGH_WATERMARK_CHECKPOINT)).write(marks)
+
+
+def rows_between(stream: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    tasks = stream.partitions(start, end)
+    return [offset for task in tasks for batch in stream.read(task) for offset in batch.column("offset").to_pylist()]
+
+
+def test_a_stream_reads_no_further_than_all_replicas_have(tmp_path: Path) -> None:
+    write(tmp_path, "orders", 0, (record(number) for number in range(10)))
+    write(tmp_path, "paid", 0, (record(number) for number in range(10)))
+    set_watermark(tmp_path, orders=5)  # nothing is known of the other one: it is read to its end
+    stream = reader(tmp_path, startingOffsets="earliest")
+    begun = stream.initialOffset()
+    ended = stream.latestOffset(begun, ReadAllAvailable())
+    assert ended == {"orders": {"0": 5}, "paid": {"0": 10}}
+    assert rows_between(stream, begun, ended) == [*range(5), *range(10)]
+    set_watermark(tmp_path, orders=10, paid=10)
+    stream.watch.ends(now=True)
+    assert stream.latestOffset(ended, ReadAllAvailable()) == {"orders": {"0": 10}, "paid": {"0": 10}}
+    assert reader(tmp_path).initialOffset() == {"orders": {"0": 10}, "paid": {"0": 10}}
+
+
+def test_a_stream_can_be_told_to_read_to_the_end(tmp_path: Path) -> None:
+    write(tmp_path, "orders", 0, (record(number) for number in range(10)))
+    set_watermark(tmp_path, orders=5)
+    assert reader(tmp_path, endBound="logEnd").initialOffset() == {"orders": {"0": 10}}
+
+
+def test_a_watermark_that_falls_back_takes_nothing_back(tmp_path: Path) -> None:
+    write(tmp_path, "orders", 0, (record(number) for number in range(10)))
+    set_watermark(tmp_path, orders=10)
+    stream = reader(tmp_path, startingOffsets="earliest")
+    begun = stream.initialOffset()
+    ended = stream.latestOffset(begun, ReadAllAvailable())
+    set_watermark(tmp_path, orders=5)  # as another copy has it, or a checkpoint from before a crash
+    stream.watch.ends(now=True)
+    assert stream.latestOffset(ended, ReadAllAvailable()) == ended == {"orders": {"0": 10}}
+    again = reader(tmp_path, startingOffsets="earliest")  # a restart, which has this micro-batch to do again
+    assert rows_between(again, begun, ended) == list(range(10))
+    again = reader(tmp_path, startingOffsets="earliest")
+    again.prepareForTriggerAvailableNow()
+    assert again.latestOffset(ended, ReadAllAvailable()) == ended
+
+
+def test_what_was_read_and_is_cut_off_is_an_error_all_the_same(tmp_path: Path) -> None:
+    write(tmp_path, "orders", 0, (record(number) for number in range(10)))
+    set_watermark(tmp_path, orders=5)
+    stream = reader(tmp_path, startingOffsets="earliest")
+    begun = {"orders": {"0": 20}}
+    ended = stream.latestOffset(begun, ReadAllAvailable())
+    assert ended == {"orders": {"0": 10}}
+    with pytest.raises(OffsetOutOfRangeError, match="goes back from offset 20 to 10"):
+        stream.partitions(begun, ended)

@@ -5,20 +5,22 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.spark.logs import record, write
-from tidelog.log.names import TopicPartition
+from tidelog.log.checkpoints import OffsetCheckpoint
+from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.names import HIGH_WATERMARK_CHECKPOINT, TopicPartition
 from tidelog.spark.bounds import Reach
-from tidelog.spark.option_values import OptionValues
 from tidelog.spark.places import Places
 from tidelog.spark.segment_ends import Path as OpenPath
 from tidelog.spark.segment_ends import SegmentEnds
 from tidelog.spark.topics import TopicChoice
 from tidelog.spark.watch import Watch
+from tidelog.view.partition import EndBound
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
 LOOKS_A_DIRECTORY = 5
@@ -35,8 +37,8 @@ def watch(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watch]:
     made.close()
 
 
-def watch_of(*roots: Path, most_open: int | None = None) -> Watch:
-    places, reach = Places(tuple(map(str, roots))), Reach.of(OptionValues({}))
+def watch_of(*roots: Path, most_open: int | None = None, end_bound: EndBound = "logEnd") -> Watch:
+    places, reach = Places(tuple(map(str, roots))), Reach(end_bound=end_bound)
     return Watch(places, TopicChoice(), reach, refresh_ms=0, most_open=most_open)
 
 
@@ -196,3 +198,28 @@ def test_a_segment_that_cannot_be_opened_is_found_by_its_path(tmp_path: Path) ->
     finally:
         ends.close()
         os.close(root)
+
+
+def test_of_high_watermarks_those_that_move_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for partition in (0, 1):
+        write(tmp_path, "orders", partition, map(record, range(20)), segment_bytes=10**6)
+    checkpoint = OffsetCheckpoint(LocalFileSystem(), str(tmp_path / HIGH_WATERMARK_CHECKPOINT))
+    checkpoint.write({ORDERS[0]: 5, ORDERS[1]: 15})
+    watch = watch_of(tmp_path, end_bound="highWatermark")
+    assert watch.ends() == {ORDERS[0]: 5, ORDERS[1]: 15}
+    opened = []
+    follow = SegmentEnds.follow
+
+    def noting(self: SegmentEnds, partition: TopicPartition, segments: Sequence[OpenPath]) -> None:
+        opened.append(partition)
+        follow(self, partition, segments)
+
+    monkeypatch.setattr(SegmentEnds, "follow", noting)
+    ends = watch.ends()
+    checkpoint.write({ORDERS[0]: 5, ORDERS[1]: 15})  # a broker does so, whether anything has moved or not
+    assert after_directories(watch) == ends
+    assert opened == []
+    checkpoint.write({ORDERS[0]: 8, ORDERS[1]: 15})
+    assert after_directories(watch) == {ORDERS[0]: 8, ORDERS[1]: 15}
+    assert opened == [ORDERS[0]]
+    watch.close()

@@ -42,13 +42,18 @@ class Reach(NamedTuple):
     end_bound: EndBound = "logEnd"
 
     @classmethod
-    def of(cls, values: OptionValues) -> "Reach":
+    def of(cls, values: OptionValues, default: EndBound) -> "Reach":
         """What options say of it, also by the consumer's own name for it."""
         known = ("read_uncommitted", "read_committed")
         level = values.word("kafka.isolation.level", known, default=known[0])
         level = values.word("isolationLevel", known, default=level)
-        bound = values.word("endBound", ("logEnd", "highWatermark"), default="logEnd")
+        bound = values.word("endBound", ("logEnd", "highWatermark"), default=default)
         return cls(level == "read_committed", "highWatermark" if bound == "highWatermark" else "logEnd")
+
+    @property
+    def to_log_end(self) -> "Reach":
+        """The same, whatever the high watermark is."""
+        return self._replace(end_bound="logEnd")
 
     def limit(self, partition: PartitionView) -> int:
         """The first offset of a partition that is not seen."""

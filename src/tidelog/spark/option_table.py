@@ -49,7 +49,7 @@ OPTIONS = (
     OptionRow("bytesPerPartition", "128m", _READ, False, "bytes of log for a task"),
     OptionRow("isolationLevel", "read_uncommitted", _READ, False, "read_uncommitted or read_committed"),
     OptionRow("checksum", "true", _READ, False, "compare the checksum of every batch"),
-    OptionRow("endBound", "logEnd", _READ, False, "where a log ends: logEnd or highWatermark"),
+    OptionRow("endBound", "logEnd; highWatermark in streams", _READ, False, "how far to read: logEnd or highWatermark"),
     OptionRow("onCorruption", "fail", _READ, False, "fail, or skip what is damaged (column `corruption`)"),
     OptionRow("columns", "", _READ, False, "some columns, for SQL: `offset, value string`"),
     OptionRow("invalidUtf8", "fail", _READ, False, "for key and value as string: fail, null or replace"),

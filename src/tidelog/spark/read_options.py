@@ -33,12 +33,12 @@ class ReadOptions(NamedTuple):
     invalid_utf8: InvalidUtf8
 
     @classmethod
-    def of(cls, values: OptionValues) -> "ReadOptions":
-        """What options say."""
+    def of(cls, values: OptionValues, *, is_stream: bool) -> "ReadOptions":
+        """What options say. A stream keeps to what the replicas have: what it has read must not be taken back."""
         return cls(
             places=Places.of(values),
             topics=TopicChoice.of(values),
-            reach=Reach.of(values),
+            reach=Reach.of(values, default="highWatermark" if is_stream else "logEnd"),
             splits=Splits.of(values),
             fail_on_loss=values.flag("failOnDataLoss", default=True),
             verify=values.flag("checksum", default=True),

@@ -32,7 +32,7 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRe
 
     warn_of(options, BATCH)
     values = OptionValues(options)
-    understood = ReadOptions.of(values)
+    understood = ReadOptions.of(values, is_stream=False)
     starting, ending = Bound.starting(values, default="earliest"), Bound.ending(values)
     starting.ensure_is_no_end()
     starting.ensure_fits(ending)
@@ -46,7 +46,7 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceS
 
     warn_of(options, STREAM)
     values = OptionValues(options)
-    understood = ReadOptions.of(values)
+    understood = ReadOptions.of(values, is_stream=True)
     return StreamReader(
         understood,
         RowSchema.of(schema, understood.invalid_utf8),

@@ -117,12 +117,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known, answered = self._written
         begun = known if start == answered else _read(start)
         if self._all_there_is is not None:
-            self._latest = self._all_there_is
+            self._latest = self._not_before(begun, self._all_there_is)
         else:
-            self._latest = self.watch.ends()
+            self._latest = self._not_before(begun, self.watch.ends())
             if self._latest == begun:  # Spark asks again at once, and would get the same answer
                 self._pause(min(self.watch.fresh_for_s, _LONGEST_PAUSE_S))
-                self._latest = self.watch.ends()
+                self._latest = self._not_before(begun, self.watch.ends())
         if isinstance(limit, ReadAllAvailable):
             return self._answer(self._latest)
         if self._all_there_is is None and self._pace.least is not None and self._has_to_wait(begun):
@@ -130,6 +130,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             return self._answer(self._limited(begun, limit.max_rows))
         return self._answer(self._latest)
+
+    def _not_before(self, begun: Offsets, ends: Offsets) -> Offsets:
+        """Ends that do not lie before what was read, so long as that is there.
+
+        A high watermark falls back where another copy is read, or a checkpoint is older than the log.
+        """
+        behind = [partition for partition, end in ends.items() if begun.get(partition, end) > end]
+        if not behind:
+            return ends
+        reach, logs = self._options.reach.to_log_end, self.watch.logs
+        return ends | {p: max(ends[p], min(begun[p], reach.limit(logs[p]))) for p in behind}
 
     def _answer(self, offsets: Offsets) -> dict[str, Any]:
         """Offsets as the checkpoint has them; of many partitions that takes a while, and mostly nothing has changed."""
@@ -175,6 +186,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a micro-batch."""
         begun, ended = _read(start), _read(end)
         logs, options = self.watch.logs, self._options
+        reach = options.reach.to_log_end  # what is decided is read, wherever the high watermark is by now
         if any(self.watch.ends().get(p, -1) < limit for p, limit in ended.items()):
             self.watch.ends(now=True)  # an offset of an earlier run, or of a moment ago
             logs = self.watch.logs
@@ -193,12 +205,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             is_new = begun.get(partition) in (None, self._initial.get(partition))
             one = OffsetRange(partition, first, limit, told_from=0 if is_new else first)
-            wanted.append(kept(one, logs[partition], options.reach, options.report_loss))
+            wanted.append(kept(one, logs[partition], reach, options.report_loss))
         tasks = plan_tasks(
             logs,
             [one for one in wanted if one.first < one.limit],
             options.splits,
-            options.reach,
+            reach,
             skip_damage=options.skip_damage,
         )
         return list(tasks)

@@ -19,6 +19,7 @@ from tidelog.spark.places import Places
 from tidelog.spark.segment_ends import Path, SegmentEnds, State, state_of
 from tidelog.spark.topics import TopicChoice
 from tidelog.view.log_dirs import LogDirView
+from tidelog.view.root import PartitionDirectory, RootView
 
 __all__ = ["LOCAL_REFRESH_MS", "REMOTE_REFRESH_MS", "Watch"]
 
@@ -32,7 +33,23 @@ class _Seen(NamedTuple):
 
     directories: tuple[Path, ...]
     state: State
+    marks: tuple[int | None, ...]  # the high watermarks of its copies, where they matter
     end: int
+
+
+class _Copy(NamedTuple):
+    """A directory that holds a partition."""
+
+    root: RootView
+    directory: PartitionDirectory
+
+    @property
+    def path(self) -> str:
+        return f"{self.root.path}/{self.directory.name}"
+
+    @property
+    def high_watermark(self) -> int | None:
+        return self.root.checkpointed(HIGH_WATERMARK_CHECKPOINT, self.directory)
 
 
 class Watch:
@@ -126,26 +143,30 @@ class Watch:
         self._logs = self._logs.refresh()
         known = self._seen
         if roots != self._roots or not changed.issubset(self._logs.partitions):
-            sees_all = roots != self._roots and self._sees_watermarks
             self._roots = roots
             present = self._topics.choose(self._logs)
             for partition in known.keys() - present:
                 self._segments.drop(partition)
             known = {p: known[p] for p in present if p in known}
-            changed = {p for p in present if p not in known or p in changed or sees_all}
+            copies = self._copies()
+            moved = {p for p, seen in known.items() if seen.marks != self._marks(copies.get(p, []))}
+            changed = {p for p in present if p not in known or p in changed or p in moved}
         self._take(changed, known)
 
     def _take(self, opened: Iterable[TopicPartition], known: dict[TopicPartition, _Seen]) -> None:
         """Let what is seen be what is known, with some partitions opened anew."""
         assert self._logs is not None
         seen = dict(known)
-        directories = {} if self._places.is_remote else self._directories()
+        copies = {} if self._places.is_remote else self._copies()
+        directories = {p: [copy.path for copy in found] for p, found in copies.items()}
         states = {partition: self._follow(partition, directories.get(partition, [])) for partition in opened}
         if any(len(directories.get(partition, [])) > 1 for partition in states):
             self._logs = self._logs.refresh()  # to choose among copies their ends were read, before they were followed
+            copies = self._copies()
         for partition, (paths, state) in states.items():
             try:
-                seen[partition] = _Seen(paths, state, self._reach.limit(self._logs[partition]))
+                marks = self._marks(copies.get(partition, []))
+                seen[partition] = _Seen(paths, state, marks, self._reach.limit(self._logs[partition]))
             except TidelogError:
                 if self._places.is_remote or any(map(os.path.isdir, directories.get(partition, []))):
                     raise
@@ -165,14 +186,18 @@ class Watch:
         self._segments.follow(partition, active)
         return paths, state
 
-    def _directories(self) -> dict[TopicPartition, list[str]]:
+    def _copies(self) -> dict[TopicPartition, list["_Copy"]]:
         """Where the copies of each partition lie, without a look into them."""
         assert self._logs is not None
-        found: dict[TopicPartition, list[str]] = {}
+        found: dict[TopicPartition, list[_Copy]] = {}
         for root in self._logs.roots:
             for directory in root.logs:
-                found.setdefault(directory.topic_partition, []).append(f"{root.path}/{directory.name}")
+                found.setdefault(directory.topic_partition, []).append(_Copy(root, directory))
         return found
+
+    def _marks(self, copies: Iterable["_Copy"]) -> tuple[int | None, ...]:
+        """The high watermarks of the copies of a partition, where reading ends there."""
+        return tuple(copy.high_watermark for copy in copies) if self._sees_watermarks else ()
 
     def _path(self, path: str) -> Path:
         assert self._logs is not None
