@@ -171,6 +171,19 @@ def test_the_room_of_many_partitions_is_bounded(places: int, size: int, batch_si
         assert found[number] == sha256(columns.encode(alone, base_offset=0, batch_size=batch_size)).digest()
 
 
+def test_the_room_of_one_partition_is_bounded_whatever_the_size_of_its_batches() -> None:
+    """Batches may have a gigabyte and nothing fills one; what is closed before must not ask for twice the room."""
+    encoder = DealtEncoder(batch_size=1 << 30)
+    encoder.add_place()
+    rows = Inputs(to_arrow([NewRecord(None, bytes(1_000_000), 5)] * 8))
+    sizes: list[int] = []
+    for _ in range(36):
+        sizes += [len(encoded.data) for _, encoded in encoder.encode(rows, np.zeros(8, np.int64))]
+    sizes += [len(encoded.data) for _, encoded in encoder.finish()]
+    assert max(sizes) <= 64 << 20
+    assert encoder.records(0) == 8 * 36
+
+
 @pytest.mark.parametrize("order", [[0, 3], [-1]])
 def test_numbers_of_rows_that_there_are_not_are_refused(order: list[int]) -> None:
     inputs = Inputs(to_arrow([NewRecord(b"k", b"v", 1)] * 3))

@@ -123,10 +123,11 @@ class DealtEncoder:
         else:
             if self._room + capacity > _BYTES_OF_ALL:
                 yield from self._all()
+                capacity = int(self._places[number, Place.CAPACITY])  # what was handed out needs none any more
             self._move(number, max(2 * capacity, _FIRST_BYTES))
 
     def _all(self) -> Iterator[tuple[int, EncodedBatches]]:
-        """Close the open batches and hand out everything; no partition keeps any room."""
+        """Close the open batches and hand out everything; no partition that had something keeps any room."""
         for number in range(len(self._targets)):
             place = self._places[number]
             if place[Place.SIZE]:
