@@ -102,6 +102,7 @@ def test_what_spark_has_staged_is_no_partition(tmp_path: Path) -> None:
     root = a_root(tmp_path)
     staged = root / f"log-format-1.{'0' * 32}-delete"
     staged.mkdir()
+    assert [row["mark"] for row in listed(root)] == [None]  # a task makes it before it has a megabyte to write
     (staged / STAGED_FILE).write_bytes(b"batches")
     assert [row["mark"] for row in listed(root)] == [None]
     shutil.copy(root / "log-format-1" / f"{0:020}.log", staged)

@@ -89,11 +89,11 @@ class RootView:
         return tuple(directory for directory in self.named if not self._is_staged(directory))
 
     def _is_staged(self, directory: PartitionDirectory) -> bool:
-        """Whether there is no partition in it, but what a task of Spark's has written and nobody has committed."""
+        """Whether there is no partition in it, but what a task of Spark's has written, or is about to write."""
         if directory.mark != "delete":
             return False
         try:
-            return self.files.list(join(self.path, directory.name)) == [STAGED_FILE]
+            return set(self.files.list(join(self.path, directory.name))) <= {STAGED_FILE}
         except StorageError:  # whoever looks into it is told
             return False
 
