@@ -258,6 +258,50 @@ def test_of_two_batches_that_overlap_the_one_behind_a_gap_is_wrong(tmp_path: Pat
     assert len(scan.notices) == 1
 
 
+def test_a_first_offset_too_far_on_is_told_where_one_chunk_ends_and_the_next_begins(tmp_path: Path) -> None:
+    """The file is read in chunks of 8 MiB; the batch that lies is the last that the first of them holds whole."""
+    directory = tmp_path / "orders-0"
+    with UnifiedLog.open(directory, LogConfig()) as log:
+        for number in range(20):
+            log.append([NewRecord(b"k", bytes(1_000_000), NOW + number)])
+    inside = [each for each in view(directory).segments[0].batches() if each.position + each.size <= 8 << 20]
+    overwrite(directory / LOG, inside[-1].position, (15).to_bytes(8, "big"))
+    for read in (lambda: offsets_of(scan_of(directory)), lambda: list(view(directory).read())):
+        with pytest.raises(CorruptRecordError, match=f"position {inside[-1].position}: offset 15 before {len(inside)}"):
+            read()
+    scan = scan_of(directory, on_corruption="skip")
+    assert offsets_of(scan) == [offset for offset in range(20) if offset != len(inside) - 1]
+    assert len(scan.notices) == 1
+
+
+def a_log_without_entries(root: Path) -> tuple[Path, list[int]]:
+    """The same batches with an index that leads nowhere, and where they begin."""
+    steps = [("put", Codec.NONE, [NewRecord(b"k", bytes(60), NOW)] * 3) for _ in range(BATCHES)]
+    directory = write_log(root, steps, index_interval_bytes=1 << 20)
+    return directory, [each.position for each in view(directory).segments[0].batches()]
+
+
+@pytest.mark.parametrize("make", [a_log_of_batches, a_log_without_entries])
+@pytest.mark.parametrize("offset", [75, 200, 27], ids=["further on", "behind the end", "further back"])
+def test_no_piece_begins_with_a_batch_whose_first_offset_lies(
+    tmp_path: Path, make: Callable[[Path], tuple[Path, list[int]]], offset: int
+) -> None:
+    directory, starts = make(tmp_path)
+    overwrite(directory / LOG, starts[10], offset.to_bytes(8, "big"))
+    for max_bytes in range(100, 3000, 100):
+        pieces = scan_of(directory, on_corruption="skip").pieces(max_bytes)
+        found = [offsets_of(read_piece(piece, COLUMNS, on_corruption="skip")) for piece in pieces]
+        assert sum(found, []) == without(10)
+
+
+def test_a_range_that_begins_behind_a_first_offset_that_lies_is_not_taken_for_empty(tmp_path: Path) -> None:
+    directory, starts = a_log_without_entries(tmp_path)
+    overwrite(directory / LOG, starts[10], (75).to_bytes(8, "big"))
+    assert offsets_of(scan_of(directory, on_corruption="skip", from_offset=40, to_offset=50)) == list(range(40, 50))
+    with pytest.raises(CorruptRecordError, match=rf"position {starts[10]}: offset 77 before 33"):
+        offsets_of(scan_of(directory, from_offset=40, to_offset=50))
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_over_any_damage_the_count_is_that_of_the_rows_and_every_row_is_a_true_one(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)

@@ -18,7 +18,7 @@ from tidelog.view.partition import PartitionView
 from tidelog.view.segment import SegmentView
 from tidelog.view.stretches import MisplacedSegmentError, Stretch
 
-__all__ = ["next_sound", "offset_of_damage", "sound_at", "stretches_around_damage"]
+__all__ = ["indexed_before", "next_sound", "offset_of_damage", "sound_at", "stretches_around_damage"]
 
 
 def stretches_around_damage(
@@ -109,7 +109,7 @@ def _offset_behind_sound(reader: SegmentReader, position: int) -> int:
     """The offset behind the last sound batch before a position; the segment's own if there is none."""
     start = position
     while start > 0:
-        start = _indexed_before(reader, start)
+        start = indexed_before(reader, start)
         headers: list[BatchInfo] = []
         with suppress(CorruptionError):
             headers.extend(reader.log.batches(start, position))
@@ -119,7 +119,7 @@ def _offset_behind_sound(reader: SegmentReader, position: int) -> int:
     return reader.base_offset
 
 
-def _indexed_before(reader: SegmentReader, position: int) -> int:
+def indexed_before(reader: SegmentReader, position: int) -> int:
     """The greatest position of the index before another one; 0 if there is none."""
     before, behind = reader.base_offset - 1, reader.base_offset + MAX_INT32  # offsets of entries that are
     try:

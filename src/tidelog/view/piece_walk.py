@@ -17,6 +17,8 @@ from tidelog.errors import CorruptionError, CorruptRecordError, StorageError
 from tidelog.kernels.headers import Checksum, HeaderScan, check_headers
 from tidelog.log.files import ReadFile
 from tidelog.log.segment_reader import SegmentReader
+from tidelog.records.batch import MAGIC
+from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC
 from tidelog.view.damage import next_sound, offset_of_damage, stretches_around_damage
 from tidelog.view.files import ViewFiles
 from tidelog.view.partition import PartitionView
@@ -178,13 +180,14 @@ class PieceWalk:
             for chunk in read_chunks(file, start=start, end=end):
                 position = chunk.position + chunk.scan.end
                 wanted = self._wanted_of(chunk, file.path, is_first=self._next_offset == first_offset)
-                sound = _how_many_are_sound(wanted.scan, self._next_offset - 1, self._piece.limit_offset)
+                behind = _first_offset_behind(wanted, file, end)
+                sound = _how_many_are_sound(wanted.scan, self._next_offset - 1, self._piece.limit_offset, behind)
                 if sound:
                     scan = wanted.scan.first(sound)
                     yield Window(segment, file.path, wanted._replace(scan=scan), self._next_offset)
                     self._next_offset = int(last_offsets(scan)[-1]) + 1
                 if sound < len(wanted.scan.rows):
-                    raise _damage(file.path, wanted, sound, self._next_offset, self._piece.limit_offset)
+                    raise _damage(file.path, wanted, sound, self._next_offset, self._piece.limit_offset, behind)
                 if self._next_offset >= self._piece.limit_offset:
                     return
         except DamagedBatchError:
@@ -217,11 +220,32 @@ class DamagedBatchError(CorruptRecordError):
         self.position = position
 
 
-def _damage(path: str, chunk: Chunk, index: int, next_offset: int, limit_offset: int) -> DamagedBatchError:
+def _first_offset_behind(chunk: Chunk, file: ReadFile, end: int) -> int | None:
+    """The first offset of what follows the batches of a chunk before a position, if that is a batch of version 2."""
+    if not len(chunk.scan.rows):
+        return None
+    start = int(chunk.scan.positions[-1] + chunk.scan.sizes[-1])
+    behind = start + HEADER_SIZE_UP_TO_MAGIC
+    if chunk.position + behind > end:
+        return None
+    if behind <= chunk.scan.end:
+        head = bytes(chunk.data[start:behind])
+    else:
+        head = file.read(chunk.position + start, HEADER_SIZE_UP_TO_MAGIC)
+    if len(head) < HEADER_SIZE_UP_TO_MAGIC or head[-1] != MAGIC:
+        return None
+    return int.from_bytes(head[:8], "big", signed=True)
+
+
+def _damage(
+    path: str, chunk: Chunk, index: int, next_offset: int, limit_offset: int, offset_behind: int | None = None
+) -> DamagedBatchError:
     """What is wrong with a batch, in words."""
     position = chunk.position + int(chunk.scan.positions[index])
     last = int(last_offsets(chunk.scan)[index])
     first, *behind = chunk.scan.rows["base_offset"][index : index + 2].tolist()
+    if not behind and offset_behind is not None:
+        behind = [offset_behind]
     try:
         chunk.scan.batch_in(chunk.data, index).ensure_valid()
         before = behind[0] if behind and first < limit_offset else limit_offset
@@ -231,21 +255,23 @@ def _damage(path: str, chunk: Chunk, index: int, next_offset: int, limit_offset:
     return DamagedBatchError(f"{path}, position {position}: {what}", position)
 
 
-def _how_many_are_sound(scan: HeaderScan, before: int, limit: int) -> int:
+def _how_many_are_sound(scan: HeaderScan, before: int, limit: int, behind: int | None) -> int:
     """How many batches at the front have right checksums, and offsets above those of the one before, up to a limit.
 
     A first offset is under no checksum. Of two batches that reach over each other the one is wrong that leaves a gap
-    behind what is before, if the other would follow that: whoever believed it would pass over those behind it.
+    behind what is before, if the other would follow that: whoever believed it would pass over those behind it. The last
+    one is compared with `behind`, the first offset of what follows the scan.
     """
     first, last, is_new = scan.rows["base_offset"], last_offsets(scan), ~scan.is_legacy
     is_wrong = (np.diff(last, prepend=before) <= 0) | (is_new & (first >= limit))
     is_wrong |= scan.checksums == int(Checksum.WRONG)
-    if len(last) > 1:
-        reach_over = (last[:-1] >= first[1:]) & is_new[:-1] & is_new[1:]
-        known = np.append(before, last[:-2])
-        is_first = (first[1:] > known) & (first[:-1] > known + 1)
-        is_wrong[:-1] |= reach_over & is_first
-        is_wrong[1:] |= reach_over & ~is_first
+    if len(last):
+        following = np.append(first[1:], 0 if behind is None else behind)
+        reach_over = is_new & np.append(is_new[1:], behind is not None) & (last >= following)
+        known = np.append(before, last[:-1])
+        is_first = (following > known) & (first > known + 1)
+        is_wrong |= reach_over & is_first
+        is_wrong[1:] |= (reach_over & ~is_first)[:-1]
     wrong = np.flatnonzero(is_wrong)
     return int(wrong[0]) if len(wrong) else len(last)
 

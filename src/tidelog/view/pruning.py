@@ -16,11 +16,11 @@ from tidelog.log.batch_scan import read_batch
 from tidelog.log.segment_reader import SegmentReader
 from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.records.batches import batch_of
-from tidelog.view.damage import sound_at, stretches_around_damage
+from tidelog.view.damage import indexed_before, sound_at, stretches_around_damage
 from tidelog.view.partition import PartitionView
 from tidelog.view.pieces import Piece
 from tidelog.view.request import Request, RowChoice, time_ms
-from tidelog.view.stretches import Stretch
+from tidelog.view.stretches import Stretch, reaches_over
 
 __all__ = ["plan", "time_ms"]
 
@@ -80,17 +80,36 @@ def _batch_behind(stretch: Stretch, position: int) -> BatchInfo | None:
         if entry is not None:
             if entry.position >= stretch.end:
                 return None
-            batch = sound_at(reader, entry.position, stretch.end)
-            if batch is not None and reader.base_offset <= _first_offset(reader, batch) <= entry.offset:
+            start = max(stretch.start, indexed_before(reader, entry.position))
+            batch = next(_cuts(stretch, start, entry.position), None)
+            is_entry = batch is not None and batch.position == entry.position
+            if batch is not None and is_entry and reader.base_offset <= _first_offset(reader, batch) <= entry.offset:
                 return batch
     except CorruptionError:  # an index that does not fit the log is no help
         pass
     try:
-        walk = reader.log.batches(stretch.start, stretch.end)
-        found = (sound_at(reader, batch.position, stretch.end) for batch in walk if batch.position >= position)
-        return next((batch for batch in found if batch is not None), None)
+        return next(_cuts(stretch, stretch.start, position), None)
     except CorruptionError:  # all that follows is one piece, and its reader will meet it
         return None
+
+
+def _cuts(stretch: Stretch, start: int, position: int) -> Iterator[BatchInfo]:
+    """The batches at or behind a position that a piece can begin with, found by walking from `start` on.
+
+    They are sound, and their offsets are wanted and lie between those of their neighbours. A first offset is under no
+    checksum: a cut at one that is wrong would leave out the batches that it passes over.
+    """
+    before = None
+    for batch, behind in pairwise(chain(stretch.reader.log.batches(start, stretch.end), [None])):
+        assert batch is not None
+        is_wrong = (before is not None and reaches_over(before, batch)) or (
+            behind is not None and reaches_over(batch, behind)
+        )
+        is_wanted = batch.is_legacy or batch.base_offset < stretch.limit_offset
+        is_cut = batch.position >= position and is_wanted and not is_wrong
+        if is_cut and sound_at(stretch.reader, batch.position, stretch.end) is not None:
+            yield batch
+        before = batch
 
 
 def _first_offset(reader: SegmentReader, batch: BatchInfo) -> int:

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from tidelog.errors import CorruptionError, CorruptRecordError, SegmentGoneError, StorageError
 from tidelog.log.batch_info import BatchInfo
-from tidelog.log.batch_windows import BatchWindow, read_windows
+from tidelog.log.batch_windows import read_windows
 from tidelog.log.segment_reader import SegmentReader
 from tidelog.records.batches import Batch, batch_of
 from tidelog.view.look import Look
 from tidelog.view.segment import ADVICE, SegmentEnd, SegmentView, with_advice
 
-__all__ = ["MisplacedSegmentError", "Stretch", "batches_between", "stretches_between"]
+__all__ = ["MisplacedSegmentError", "Stretch", "batches_between", "reaches_over", "stretches_between"]
 
 TakeLook = Callable[[], Look]
 
@@ -111,8 +111,8 @@ def _position_behind(reader: SegmentReader, limit_offset: int, end: SegmentEnd) 
 def _batch_at(reader: SegmentReader, offset: int, end: SegmentEnd) -> BatchInfo:
     """The first batch that reaches an offset, which is not above the last one.
 
-    A first offset is under no checksum. One that lies behind the end of the segment cannot be, and whoever believed it
-    would pass over the batches that follow.
+    A first offset is under no checksum. One that lies behind the end of the segment, or leaves a gap and reaches over
+    the next one, cannot be, and whoever believed it would pass over the batches that follow.
     """
     lookup = reader.lookup()
     batch = lookup.find_offset(offset)
@@ -122,7 +122,22 @@ def _batch_at(reader: SegmentReader, offset: int, end: SegmentEnd) -> BatchInfo:
     if batch.base_offset >= end.next_offset:
         what = f"offset {batch.base_offset} before {end.next_offset}"
         raise CorruptRecordError(f"{reader.log.path}, position {batch.position}: {what}")
+    if batch.base_offset > offset:
+        following = next(reader.log.batches(batch.position + batch.size, end.position), None)
+        if following is not None and reaches_over(batch, following):
+            raise _overlap(reader.log.path, batch, following)
     return batch
+
+
+def reaches_over(batch: BatchInfo, following: BatchInfo) -> bool:
+    """Whether a batch says that it has offsets of the one that follows it, which no sound ones of version 2 do."""
+    is_new = not batch.is_legacy and not following.is_legacy
+    return is_new and following.base_offset <= batch.last_offset
+
+
+def _overlap(path: str, batch: BatchInfo, following: BatchInfo) -> CorruptRecordError:
+    what = f"offset {batch.last_offset} before {following.base_offset}"
+    return CorruptRecordError(f"{path}, position {batch.position}: {what}")
 
 
 def batches_between(
@@ -157,24 +172,39 @@ class _Walk:
     def batches(self, stretches: Iterator[Stretch]) -> Iterator[Batch]:
         for stretch in stretches:
             file, position = stretch.reader.log.file, stretch.start
+            last: tuple[BatchInfo, Batch] | None = None  # given once it is known what follows it
             for window in read_windows(
                 file, position, stretch.end, verify=self._verify, fast=False, window=_WINDOW_BYTES
             ):
-                yield from self._batches_of(window, file.path)
+                for info in window.batches:
+                    if last is not None:
+                        if self._passes_over(last[0], info):
+                            self.problem = _overlap(file.path, last[0], info)
+                            return
+                        yield self._given(*last)
+                    if info.last_offset < self.next_offset:
+                        self.problem = CorruptRecordError(
+                            f"{file.path}, position {info.position}: offset {info.last_offset} behind "
+                            f"{self.next_offset - 1}"
+                        )
+                        return
+                    last = info, batch_of(bytes(window.bytes_of(info)))
                 position = window.end
-                self.problem = self.problem or window.problem
+                self.problem = window.problem
                 if self.problem is not None:
-                    return
-            if position < stretch.end:
+                    break
+            if last is not None:
+                yield self._given(*last)
+            if self.problem is None and position < stretch.end:
                 self.problem = CorruptRecordError(f"{file.path}, position {position}: the file ends inside a batch")
+            if self.problem is not None:
                 return
 
-    def _batches_of(self, window: BatchWindow, path: str) -> Iterator[Batch]:
-        for batch in window.batches:
-            if batch.last_offset < self.next_offset:
-                self.problem = CorruptRecordError(
-                    f"{path}, position {batch.position}: offset {batch.last_offset} behind {self.next_offset - 1}"
-                )
-                return
-            yield batch_of(bytes(window.bytes_of(batch)))
-            self.next_offset = batch.next_offset
+    def _passes_over(self, batch: BatchInfo, following: BatchInfo) -> bool:
+        """Whether a batch leaves a gap, and the one behind it lies in that: a first offset is under no checksum."""
+        is_gap = batch.base_offset > self.next_offset
+        return is_gap and following.base_offset >= self.next_offset and reaches_over(batch, following)
+
+    def _given(self, info: BatchInfo, batch: Batch) -> Batch:
+        self.next_offset = info.next_offset
+        return batch
