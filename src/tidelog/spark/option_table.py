@@ -60,7 +60,7 @@ OPTIONS = (
     OptionRow("topic", "", (WRITE,), True, "the topic to write to; else there is a column `topic`"),
     OptionRow("partitions", "1", (WRITE,), False, "how many partitions a new topic gets"),
     OptionRow("compression", "none", (WRITE,), False, "none, gzip, snappy, lz4 or zstd"),
-    OptionRow("batch.bytes", "64k", (WRITE,), False, "the size of record batches before compression"),
+    OptionRow("batch.bytes", "64k", (WRITE,), False, "the size of record batches before compression, at most 64m"),
     OptionRow("segment.bytes", "1g", (WRITE,), False, "the size of segments"),
     OptionRow("index.interval.bytes", "4k", (WRITE,), False, "bytes of log between two entries of an index"),
     OptionRow("max.message.bytes", "1048588", (WRITE,), False, "the largest batch, as the topic allows it"),
