@@ -11,10 +11,13 @@ print the lines that name exceptions and leave out the stack frames between them
 from collections.abc import Iterator
 
 __all__ = [
+    "REFERENCE_SIZE",
     "JavaError",
     "caused_by",
     "ensure_heap",
+    "heap_error",
     "illegal_argument",
+    "made_by_reflection",
     "no_such_element",
     "null_pointer",
     "number_format",
@@ -22,6 +25,7 @@ __all__ = [
 
 _HEAP = 256 * 1024 * 1024
 _LARGEST_ARRAY = (1 << 31) - 2
+REFERENCE_SIZE = 4  # of an item in an array of objects
 _IO_EXCEPTIONS = {
     "java.io.EOFException",
     "java.io.IOException",
@@ -67,12 +71,24 @@ def caused_by(class_name: str, cause: JavaError) -> JavaError:
     return JavaError(class_name, str(cause), cause)
 
 
-def ensure_heap(size: int) -> None:
-    """Refuse what does not fit into the 256 MB that Kafka gives its tools."""
+def ensure_heap(size: int, item_size: int = 1) -> None:
+    """Refuse an array of `size` items that does not fit into the 256 MB that Kafka gives its tools."""
+    error = heap_error(size, item_size)
+    if error is not None:
+        raise error
+
+
+def heap_error(size: int, item_size: int = 1) -> JavaError | None:
+    """What Java throws at an array that is too large."""
     if size >= _LARGEST_ARRAY:
-        raise JavaError("java.lang.OutOfMemoryError", "Requested array size exceeds VM limit")
-    if size > _HEAP:
-        raise JavaError("java.lang.OutOfMemoryError", "Java heap space")
+        return JavaError("java.lang.OutOfMemoryError", "Requested array size exceeds VM limit")
+    return JavaError("java.lang.OutOfMemoryError", "Java heap space") if size * item_size > _HEAP else None
+
+
+def made_by_reflection(cause: JavaError | None) -> JavaError:
+    """What comes out of a constructor that Kafka calls by reflection, when it throws."""
+    reflection = "java.lang.reflect.InvocationTargetException"
+    return JavaError("org.apache.kafka.common.KafkaException", reflection, JavaError(reflection, None, cause))
 
 
 def illegal_argument(message: str | None) -> JavaError:

@@ -9,7 +9,7 @@ Kafka: DefaultRecordBatch, DefaultRecord, AbstractLegacyRecordBatch.
 from collections.abc import Iterator
 
 from tidelog.dump.java_bytes import JavaBytes, Underflow, varint_of
-from tidelog.dump.java_errors import JavaError, ensure_heap, illegal_argument, null_pointer
+from tidelog.dump.java_errors import REFERENCE_SIZE, JavaError, ensure_heap, illegal_argument, null_pointer
 from tidelog.dump.java_messages import carriers, message_codec, read_old_records
 from tidelog.dump.java_streams import JavaStream, open_stream
 from tidelog.dump.log_file import KAFKA_EXCEPTION, FileBatch, codec_of
@@ -85,6 +85,7 @@ class _Reader:
             body = batch.data[BATCH_HEADER_SIZE:]
             stream = open_stream(batch.codec, body, batch.magic, self._release, start=BATCH_HEADER_SIZE)
             self._ensure_count(count)
+            ensure_heap(count, REFERENCE_SIZE)
             return iter(list(self._from_stream(stream, count)))
         self._ensure_count(count)
         return self._from_buffer(JavaBytes(batch.data, BATCH_HEADER_SIZE), count)
@@ -160,6 +161,7 @@ class _Reader:
             raise self._invalid(
                 f"Found invalid number of record headers. {count} is larger than the remaining size of the buffer"
             )
+        ensure_heap(count, REFERENCE_SIZE)
         headers = []
         for _ in range(count):
             key_size = buffer.varint(unrolled=self._unrolled)
@@ -196,6 +198,8 @@ class _Reader:
         except _EndOfStream:
             raise self._invalid("Incorrect declared batch size, premature EOF reached") from None
         except JavaError as error:
+            if error.class_name == "java.io.EOFException" and not self._unrolled:
+                raise self._invalid("Incorrect declared batch size, premature EOF reached") from None
             if error.is_io:
                 raise JavaError(KAFKA_EXCEPTION, "Failed to decompress record stream", error) from None
             if error.class_name == "java.lang.IllegalArgumentException" and self._unrolled:

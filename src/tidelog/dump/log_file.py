@@ -80,16 +80,17 @@ class LogFile:
         return self._window[start : start + size]
 
     def whole(self) -> "LogSlice":
-        return LogSlice(self, 0, self.size if self.release.short_batch != "end" else MAX_INT32)
+        return LogSlice(self, 0, self.size if self.release.short_batch != "end" else MAX_INT32, is_whole=True)
 
     def slice(self, position: int, size: int) -> "LogSlice":
         """The part of `size` bytes from `position`, with the complaints of the release."""
         checks = self.release.slice_checks
-        where = {"sign": "", "file": f" in read from {self.file.path}", "end": f" in read from {self._describe()}"}
+        described = self.whole().describe()
+        where = {"sign": "", "file": f" in read from {self.file.path}", "end": f" in read from {described}"}
         if position < 0:
             raise illegal_argument(f"Invalid position: {position}{where[checks]}")
         if checks == "end" and position > self.size:
-            raise illegal_argument(f"Slice from position {position} exceeds end position of {self._describe()}")
+            raise illegal_argument(f"Slice from position {position} exceeds end position of {described}")
         if size < 0:
             raise illegal_argument(f"Invalid size: {size}{where[checks]}")
         end = wrap_int32(position + size)
@@ -97,21 +98,25 @@ class LogFile:
             return LogSlice(self, position, end)
         return LogSlice(self, position, self.size if end < 0 else min(end, self.size))
 
-    def _describe(self) -> str:
-        if self.release.is_at_least(2, 4, 0):
-            return f"FileRecords(size={self.size}, file={self.file.path}, start=0, end={MAX_INT32})"
-        return f"FileRecords(file= {self.file.path}, start=0, end={MAX_INT32})"
-
 
 class LogSlice:
-    """A part of a log."""
+    """A part of a log, or all of it."""
 
-    __slots__ = ("end", "log", "start")
+    __slots__ = ("_is_whole", "end", "log", "start")
 
-    def __init__(self, log: LogFile, start: int, end: int) -> None:
+    def __init__(self, log: LogFile, start: int, end: int, *, is_whole: bool = False) -> None:
         self.log = log
         self.start = start
         self.end = end
+        self._is_whole = is_whole
+
+    def describe(self) -> str:
+        """How Kafka's exceptions name it."""
+        path, end = self.log.file.path, MAX_INT32 if self._is_whole else self.end
+        if not self.log.release.is_at_least(2, 4, 0):
+            return f"FileRecords(file= {path}, start={self.start}, end={end})"
+        size = self.log.size if self._is_whole else end - self.start
+        return f"FileRecords(size={size}, file={path}, start={self.start}, end={end})"
 
     def batches(self, start: int | None = None, *, max_size: int = MAX_INT32) -> "Iterator[FileBatch]":
         """The batches from a position on; the size of a message is limited up to 0.10.2 only."""
@@ -136,7 +141,7 @@ class LogSlice:
             raise self._too_short(length)
         if self._reaches_beyond(position + _PREFIX_SIZE + length):
             return None
-        return FileBatch(self.log, position, _PREFIX_SIZE + length, head)
+        return FileBatch(self.log, position, _PREFIX_SIZE + length, head, self)
 
     def _reaches_beyond(self, batch_end: int) -> bool:
         """Up to 1.1.0 a batch that ends above 2^31 seems to end below zero."""
@@ -154,7 +159,7 @@ class LogSlice:
             return None
         _, length = _PREFIX.unpack_from(head)
         if self.log.release.short_batch == "end":
-            if length < _MIN_LENGTH or is_10 and position + _PREFIX_SIZE + length > self.end:
+            if length < _MIN_LENGTH or is_10 and wrap_int32(position + _PREFIX_SIZE + length) > self.end:
                 return None
         elif length < _MIN_LENGTH:
             raise self._too_short(length)
@@ -162,7 +167,7 @@ class LogSlice:
             raise self._too_long(max_size)
         if position + _PREFIX_SIZE + length > min(self.end if is_10 else MAX_INT32, self.log.size):
             return None
-        return FileBatch(self.log, position, _PREFIX_SIZE + length, head)
+        return FileBatch(self.log, position, _PREFIX_SIZE + length, head, self)
 
     def _too_short(self, length: int) -> JavaError:
         if self.log.release.short_batch == "plain":
@@ -184,10 +189,11 @@ class LogSlice:
 class FileBatch:
     """A batch of any format, seen from its header. What its size says and what its header says may differ."""
 
-    __slots__ = ("_attributes", "_header", "is_legacy", "log", "magic", "offset", "position", "size")
+    __slots__ = ("_attributes", "_header", "is_legacy", "log", "magic", "offset", "part", "position", "size")
 
-    def __init__(self, log: LogFile, position: int, size: int, head: memoryview) -> None:
+    def __init__(self, log: LogFile, position: int, size: int, head: memoryview, part: LogSlice) -> None:
         self.log = log
+        self.part = part
         self.position = position
         self.size = size
         (self.offset,) = struct.unpack_from(">q", head)
@@ -222,9 +228,10 @@ class FileBatch:
         )
         if not self.log.release.names_loading_file:
             return JavaError(KAFKA_EXCEPTION, str(end_of_file), end_of_file)
-        described = f"FileRecords(size={self.log.size}, file={self.log.file.path}, start=0, end={MAX_INT32})"
         return JavaError(
-            KAFKA_EXCEPTION, f"Failed to load record batch at position {self.position} from {described}", end_of_file
+            KAFKA_EXCEPTION,
+            f"Failed to load record batch at position {self.position} from {self.part.describe()}",
+            end_of_file,
         )
 
     # -- both formats --------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from tidelog.records.record import Record
 __all__ = ["Decoder", "LogOptions", "LogState", "dump_log", "title_line"]
 
 _BOOTSTRAP = "bootstrap.checkpoint"
+_OFFSET_DIGITS = 20
 
 
 class LogOptions(NamedTuple):
@@ -54,6 +55,10 @@ class LogState:
         """Take the next record, and note a gap before it."""
         if self.last_offset is not None and offset != wrap_int64(self.last_offset + 1):
             self.note_gap(self.last_offset, offset)
+        self.stand_at(offset)
+
+    def stand_at(self, offset: int) -> None:
+        """Take a record for the last one, whatever came before it."""
         self.last_offset = None if offset == -1 and self._forgets else offset  # -1 once stood for no record yet
 
     def note_gap(self, previous: int, offset: int) -> None:
@@ -72,9 +77,11 @@ def title_line(file: JavaFile, release: Release) -> str:
 
 def _snapshot_id(name: str) -> tuple[int, int]:
     """Offset and epoch of a metadata snapshot: 20 digits, a dash, 10 digits."""
-    if len(name) < 31:
-        raise JavaError("java.util.NoSuchElementException", "No value present")
-    return parse_long(name[:20]), parse_int(name[21:31])
+    if len(name) < _OFFSET_DIGITS:
+        raise JavaError(
+            "java.lang.StringIndexOutOfBoundsException", f"begin 0, end {_OFFSET_DIGITS}, length {len(name)}"
+        )
+    return parse_long(name[:_OFFSET_DIGITS]), parse_int(name[21:31])
 
 
 def dump_log(
@@ -173,8 +180,10 @@ class _LogDump:
             out.write("\n")
 
     def _write_control_records(self, batch: FileBatch) -> None:
-        lines = RecordLines(batch, batch.position, self._release)
+        lines: RecordLines | None = None
         for record in read_records(batch, self._release):
+            if lines is None:
+                lines = RecordLines(batch, batch.position, self._release)
             self._state.follow(record.offset)
             if self._options.metadata:
                 self._out.write(lines.start(record))
