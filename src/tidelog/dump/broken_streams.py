@@ -7,9 +7,10 @@ piece in which it meets the break is lost. Some breaks are met when a stream is 
 
 import zlib
 
-from tidelog.dump.java_errors import JavaError
+from tidelog.dump.java_errors import JavaError, heap_error, made_by_reflection
 from tidelog.dump.java_streams import JavaStream
 from tidelog.dump.log_file import KAFKA_EXCEPTION
+from tidelog.dump.old_lz4 import failed_at
 from tidelog.dump.releases import Release
 from tidelog.records.compression import Codec
 from tidelog.records.xxh32 import xxh32
@@ -27,21 +28,21 @@ _ZSTD = "com.github.luben.zstd.ZstdIOException"
 _PIECE = 16 * 1024  # plain bytes that Kafka's readers ask for at once
 _SNAPPY_PIECE = 2 * 1024
 _GZIP_INPUT = 8 * 1024
+_ZSTD_INPUT = 128 * 1024 + 3
+_ZSTD_LEAST = 5  # bytes, of the header of a frame
 _LARGEST_SNAPPY_CHUNK = 512 * 1024 * 1024
 
 
 def broken_stream(codec: Codec, data: memoryview, magic: int, release: Release, start: int) -> JavaStream:
     """The stream up to its break, or the exception that comes when it is opened."""
     try:
-        return _open(codec, data, magic, release, start if release.is_at_least(0, 11) else None)
+        return _open(codec, data, magic, release, start if release.is_at_least(0, 10, 2, 2) else None)
     except JavaError as error:
-        if error.cause is not None and not release.is_at_least(0, 10, 2):
+        if error.cause is not None and not release.is_at_least(0, 10, 0):
             error.cause.message = (error.cause.message or "").removesuffix(" (invalid magic bytes)") or None
         if codec is Codec.GZIP or release.is_at_least(0, 11) or not release.is_at_least(0, 10, 2):
             raise
-        # 0.10.2 makes these readers by reflection
-        reflection = "java.lang.reflect.InvocationTargetException"
-        raise JavaError(KAFKA_EXCEPTION, reflection, JavaError(reflection, None, error.cause)) from None
+        raise made_by_reflection(error.cause) from None  # as 0.10.2 makes these readers
 
 
 def _open(codec: Codec, data: memoryview, magic: int, release: Release, start: int | None) -> JavaStream:
@@ -51,7 +52,7 @@ def _open(codec: Codec, data: memoryview, magic: int, release: Release, start: i
         case Codec.SNAPPY:
             return _snappy(data, release)
         case Codec.LZ4:
-            return _lz4(data, magic, start)
+            return _lz4(data, magic, release, start)
         case Codec.ZSTD:
             return _zstd(data, release)
     raise AssertionError("plain bytes are no stream")
@@ -150,6 +151,7 @@ def _snappy(data: memoryview, release: Release) -> JavaStream:
         if isinstance(block, JavaError):
             raise _at_opening(block)
         return JavaStream(block)
+    buffer_size = _SNAPPY_PIECE if release.streams == "input" else 0
     plain = bytearray()
     position = _SNAPPY_HEADER
     while len(data) - position >= 4:
@@ -159,13 +161,11 @@ def _snappy(data: memoryview, release: Release) -> JavaStream:
             error = _snappy_header(data[position - 4 : position - 4 + _SNAPPY_HEADER])
             position += _SNAPPY_HEADER - 4
             if error is not None:
-                return JavaStream(bytes(plain), error)
+                return JavaStream(bytes(plain), error, buffer_size=buffer_size)
             continue
         block = _snappy_chunk(data[position:], size, release)
         if isinstance(block, JavaError):
-            if release.is_at_least(3, 6):  # these fill a buffer first, and lose it
-                del plain[len(plain) // _SNAPPY_PIECE * _SNAPPY_PIECE :]
-            return JavaStream(bytes(plain), block)
+            return JavaStream(bytes(plain), block, buffer_size=buffer_size)
         plain += block
         position += size
     return JavaStream(bytes(plain))
@@ -174,7 +174,7 @@ def _snappy(data: memoryview, release: Release) -> JavaStream:
 def _snappy_header(header: memoryview) -> JavaError | None:
     """The header of a stream behind another."""
     if len(header) < _SNAPPY_HEADER:
-        return JavaError(_SNAPPY_IO, "[INVALID_CHUNK_SIZE] Insufficient header size in a concatenated block")
+        return JavaError(_SNAPPY_IO, "[FAILED_TO_UNCOMPRESS] Insufficient header size in a concatenated block")
     version = int.from_bytes(header[8:12], "big", signed=True)
     if bytes(header[:8]) == _SNAPPY_MAGIC and version < 1:
         return JavaError(
@@ -187,15 +187,20 @@ def _snappy_header(header: memoryview) -> JavaError | None:
 
 def _snappy_chunk(rest: memoryview, size: int, release: Release) -> bytes | JavaError:
     if size < 0:
+        if not release.is_at_least(3, 5, 1):
+            return JavaError("java.lang.NegativeArraySizeException", str(size))
         return JavaError(_SNAPPY_ERROR, f"[INVALID_CHUNK_SIZE] chunkSize is too big or negative : {size}")
-    if size > _LARGEST_SNAPPY_CHUNK and release.is_at_least(3, 6):
+    if size > _LARGEST_SNAPPY_CHUNK and release.is_at_least(3, 5, 2):
         return JavaError(
             _SNAPPY_ERROR,
             f"[FAILED_TO_UNCOMPRESS] Received chunkSize {size:,} is greater than max configured chunk size "
             f"{_LARGEST_SNAPPY_CHUNK:,}",
         )
     if size > len(rest):
-        return JavaError(_IO, "failed to read chunk")
+        too_large = heap_error(size)
+        if too_large is not None and release.is_at_least(3, 5, 1):
+            return JavaError(_SNAPPY_ERROR, f"[INVALID_CHUNK_SIZE] {too_large.message}")
+        return too_large or JavaError(_IO, "failed to read chunk")
     return _snappy_block(rest[:size])
 
 
@@ -225,11 +230,11 @@ _LZ4_MAGIC = bytes.fromhex("04224d18")
 _PREMATURE = "Stream ended prematurely"
 
 
-def _lz4(data: memoryview, magic: int, start: int | None) -> JavaStream:
+def _lz4(data: memoryview, magic: int, release: Release, start: int | None) -> JavaStream:
     position, block_size, flg = _lz4_header(data, magic)
     plain = bytearray()
     while True:
-        block = _lz4_block(data, position, block_size, flg, start)
+        block = _lz4_block(data, position, block_size, flg, release, start)
         if isinstance(block, JavaError):
             return JavaStream(bytes(plain), block)
         piece, position = block
@@ -248,15 +253,15 @@ def _lz4_header(data: memoryview, magic: int) -> tuple[int, int, int]:
     if flg & 0x03:
         raise _refused_descriptor("Reserved bits must be 0")
     if not flg & 0x20:
-        raise _refused_descriptor("Dependent block stream is unsupported (BLOCK_INDEPENDENCE must be set)")
+        raise _refused_descriptor("Dependent block stream is unsupported")
     if flg >> 6 != 1:
         raise _refused_descriptor(f"Version {flg >> 6} is unsupported")
     if bd & 0x0F:
-        raise _refused_descriptor("Reserved bits must be 0")
+        raise _refused_descriptor("Reserved2 field must be 0")
     if not 4 <= bd >> 4 & 7 <= 7:
         raise _refused_descriptor("Block size value must be between 4 and 7")
     if bd & 0x80:
-        raise _refused_descriptor("Reserved bits must be 0")
+        raise _refused_descriptor("Reserved3 field must be 0")
     end = 6
     if flg & 0x08:
         if len(data) < end + 8:
@@ -275,7 +280,7 @@ def _refused_descriptor(message: str) -> JavaError:
 
 
 def _lz4_block(
-    data: memoryview, position: int, block_size: int, flg: int, start: int | None
+    data: memoryview, position: int, block_size: int, flg: int, release: Release, start: int | None
 ) -> tuple[bytes, int] | JavaError:
     """The plain bytes of a block and the position behind it, which is 0 at the end mark."""
     if len(data) - position < 4:
@@ -292,7 +297,7 @@ def _lz4_block(
     if len(data) - position < size:
         return JavaError(_IO, _PREMATURE)
     body = data[position : position + size]
-    plain = bytes(body) if stored else _lz4_plain(body, block_size, 0 if start is None else start + position)
+    plain = bytes(body) if stored else _lz4_plain(body, block_size, release, 0 if start is None else start + position)
     if isinstance(plain, JavaError):
         return plain
     position += size
@@ -305,10 +310,10 @@ def _lz4_block(
     return plain, position
 
 
-def _lz4_plain(body: memoryview, block_size: int, start: int) -> bytes | JavaError:
+def _lz4_plain(body: memoryview, block_size: int, release: Release, start: int) -> bytes | JavaError:
     """The block, or the place in it that liblz4 objects to, counted from the start of Java's buffer.
 
-    That buffer is the batch; up to 0.10.2 it is a copy of the block.
+    That buffer is the batch; up to 0.10.2.1 it is a copy of the block.
     """
     import lz4.block
 
@@ -316,6 +321,8 @@ def _lz4_plain(body: memoryview, block_size: int, start: int) -> bytes | JavaErr
         return bytes(lz4.block.decompress(body, uncompressed_size=block_size))
     except lz4.block.LZ4BlockError as error:
         code = int(str(error).rpartition(" ")[2])
+        if not release.is_at_least(4, 2):
+            code = failed_at(bytes(body), block_size) or code
         cause = JavaError(_LZ4, f"Error decoding offset {start + code} of input buffer")
         return JavaError(_IO, str(cause), cause)
 
@@ -330,12 +337,16 @@ def _zstd(data: memoryview, release: Release) -> JavaStream:
     position = 0
     while position < len(data) or not len(data):
         stream = zstandard.ZstdDecompressor().decompressobj(write_size=_PIECE)
+        rest = data[position:]
+        if len(rest) < _ZSTD_LEAST and not release.is_at_least(3, 5):
+            rest = rest[:0]  # older libraries do not look at it yet
         try:
-            plain += stream.decompress(data[position:])
+            plain += stream.decompress(rest)
         except zstandard.ZstdError as error:
             return JavaStream(bytes(plain), _zstd_error(str(error).rpartition(": ")[2], release))
         if not stream.eof:
-            return JavaStream(bytes(plain), _zstd_error(None, release))
+            is_read = position > 0 and (position - 1) // _ZSTD_INPUT == (len(data) - 1) // _ZSTD_INPUT
+            return JavaStream(bytes(plain), None if is_read else _zstd_error(None, release))
         position = len(data) - len(stream.unused_data)
     return JavaStream(bytes(plain))
 
@@ -344,4 +355,6 @@ def _zstd_error(reason: str | None, release: Release) -> JavaError:
     """An error of libzstd, or the end of the stream inside a frame."""
     if release.is_at_least(3, 5):
         return JavaError(_ZSTD, reason or "Truncated source")
+    if reason == "Data corruption detected":
+        reason = "Corrupted block detected"  # in the words of the older library
     return JavaError(_IO, f"Decompression error: {reason}" if reason else "Read error or truncated source")
