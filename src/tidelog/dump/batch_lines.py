@@ -27,8 +27,8 @@ _CODEC_CLASSES = {
 class OldRecord(NamedTuple):
     """A record of magic 0 or 1, with the checksum of the message that carries it.
 
-    Of a broken message the sizes of key and value may be known where key and value are not: `data_error` is what comes
-    when they are asked for.
+    Of a broken message `size_error` is what comes when the sizes of key and value are asked for, and `data_error` when
+    key and value themselves are.
     """
 
     record: Record
@@ -37,7 +37,8 @@ class OldRecord(NamedTuple):
     magic: int
     key_size: int
     value_size: int
-    codec: Codec = Codec.NONE
+    codec_id: int = 0
+    size_error: JavaError | None = None
     data_error: JavaError | None = None
 
 
@@ -140,6 +141,8 @@ class RecordLines:
 
     def old_start(self, old: OldRecord, first_offset: int) -> str:
         """The line of a record of magic 0 or 1; `first_offset` is that of its batch."""
+        if old.size_error is not None:
+            raise old.size_error
         record, key_size, value_size = old.record, old.key_size, old.value_size
         valid = java_bool(old.is_valid)
         style = self._release.record_line

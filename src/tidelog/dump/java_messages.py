@@ -10,7 +10,14 @@ import struct
 from collections.abc import Iterator
 
 from tidelog.dump.batch_lines import OldRecord, codec_name
-from tidelog.dump.java_errors import JavaError, ensure_heap, illegal_argument, null_pointer
+from tidelog.dump.java_errors import (
+    JavaError,
+    ensure_heap,
+    illegal_argument,
+    made_by_reflection,
+    no_such_element,
+    null_pointer,
+)
 from tidelog.dump.java_streams import JavaStream, open_stream
 from tidelog.dump.log_file import CORRUPT_RECORD, KAFKA_EXCEPTION, FileBatch, codec_of
 from tidelog.dump.releases import Release
@@ -39,8 +46,7 @@ def message_codec(batch: FileBatch, release: Release) -> Codec:
 
 def read_message(batch: FileBatch, release: Release) -> OldRecord:
     """A message as it stands in the file; of a wrapper the value is the compressed stream."""
-    message = Message(batch.data[12:], release)
-    return message.old_record(batch.offset, None)._replace(codec=message_codec(batch, release))
+    return Message(batch.data[12:], release).old_record(batch.offset, None)
 
 
 class Message:
@@ -80,11 +86,26 @@ class Message:
     def value_position(self) -> int:
         return (10 if self._is_first_format else 18) + max(self.key_size, 0)
 
-    def key_and_value(self) -> tuple[bytes | None, bytes | None]:
-        return self._field(10 if self._is_first_format else 18, self.key_size), self.value()
+    def key(self) -> bytes | None:
+        return self._field(10 if self._is_first_format else 18, self.key_size)
 
     def value(self) -> bytes | None:
         return self._field(self.value_position + 4, self.value_size)
+
+    def describe(self) -> str:
+        """How the exceptions of 0.10 name it."""
+        times = "" if self._is_first_format else f" {self.timestamp_type.label} = {self.timestamp_ms},"
+        key, value = (
+            "null" if size < 0 else f"java.nio.HeapByteBuffer[pos=0 lim={size} cap={len(self.data) - position}]"
+            for position, size in (
+                (10 if self._is_first_format else 18, self.key_size),
+                (self.value_position + 4, self.value_size),
+            )
+        )
+        return (
+            f"Message(magic = {self.magic}, attributes = {self.attributes},{times} crc = {self.crc}, key = {key}, "
+            f"payload = {value})"
+        )
 
     def _field(self, position: int, size: int) -> bytes | None:
         if size < 0:
@@ -107,16 +128,33 @@ class Message:
 
     def old_record(self, offset: int, wrapper: "Message | None") -> OldRecord:
         """The record that the message is, under the timestamp of its wrapper."""
-        timestamp_type = wrapper.timestamp_type if wrapper is not None and self.magic == 1 else self.timestamp_type
-        key_size, value_size = self.key_size, self.value_size
-        key = value = error = None
+        timestamp_type = self.timestamp_type
+        if wrapper is not None and self.magic == 1 and (wrapper.magic > 0 or self.release.broken_wrappers == "record"):
+            timestamp_type = wrapper.timestamp_type
+        key_size = value_size = -1
+        key = value = size_error = data_error = None
         try:
-            key, value = self.key_and_value()
-        except JavaError as broken:
-            error = broken
+            key_size, value_size = self.key_size, self.value_size
+        except JavaError as error:
+            size_error = error
+        try:
+            key = self.key()
+            value = self.value()
+        except JavaError as error:
+            data_error = error
         record = Record(offset, self.timestamp_under(wrapper), key, value, timestamp_type=timestamp_type)
         is_valid = self.crc == crc32_of(self.data[4:])
-        return OldRecord(record, is_valid, self.crc, self.magic, key_size, value_size, data_error=error)
+        return OldRecord(
+            record,
+            is_valid,
+            self.crc,
+            self.magic,
+            key_size,
+            value_size,
+            self.attributes & 0x07,
+            size_error=size_error,
+            data_error=data_error,
+        )
 
 
 Carrier = tuple[int, Message, Message | None]  # offset, message, the wrapper around it
@@ -128,10 +166,24 @@ def carriers(batch: FileBatch, release: Release) -> Iterator[Carrier]:
     codec = codec_of(message.attributes & 0x07, release)
     if codec is Codec.NONE:
         return iter(((int(batch.offset), message, None),))
+    if release.broken_wrappers == "plain":
+        return _nested_messages(message, codec, release)
     if release.broken_wrappers != "record":
         return _wrapped_messages(int(batch.offset), message, codec, release)
     inner = _unwrap(message, codec, release)
+    if not inner:
+        return iter(())
     return _absolute(inner, _base_offset(int(batch.offset), inner[-1][0], message, release), message, release)
+
+
+def _nested_messages(wrapper: Message, codec: Codec, release: Release) -> Iterator[Carrier]:
+    """The messages inside a wrapper by the rules of 0.8.2: all of it is opened first, and it may hold wrappers."""
+    for offset, message in _inner_messages(JavaStream(_open_wrapper(wrapper, codec, release).read_all()), release):
+        inner_codec = codec_of(message.attributes & 0x07, release)
+        if inner_codec is Codec.NONE:
+            yield offset, message, wrapper
+        else:
+            yield from _nested_messages(message, inner_codec, release)
 
 
 def _wrapped_messages(offset: int, wrapper: Message, codec: Codec, release: Release) -> Iterator[Carrier]:
@@ -144,30 +196,42 @@ def _wrapped_messages(offset: int, wrapper: Message, codec: Codec, release: Rele
     return iter([(wrap_int64(base + inner_offset), message, wrapper) for inner_offset, message in inner])
 
 
-def _messages_of(wrapper: Message, codec: Codec, release: Release) -> Iterator[tuple[int, Message]]:
-    name = codec_name(codec, release)
+def _open_wrapper(wrapper: Message, codec: Codec, release: Release) -> JavaStream:
     value = wrapper.value()
+    if value is None and release.broken_wrappers == "invalid message":
+        raise JavaError("kafka.common.KafkaException", f"Message payload is null: {wrapper.describe()}")
     if value is None:
         raise null_pointer("java.nio.ByteBuffer.hasRemaining()", '"this.buffer"')
     try:
         magic = 0 if release.one_message_format else wrapper.magic
-        stream = open_stream(codec, memoryview(value), magic, release, start=0)
+        return open_stream(codec, memoryview(value), magic, release, start=0)
     except JavaError as error:
         assert error.cause is not None  # noqa: PT017
         if release.broken_wrappers != "invalid message":
             raise error.cause from None
-        text = f"Failed to instantiate input stream compressed with {name}"
+        text = f"Failed to instantiate input stream compressed with {codec_name(codec, release)}"
         raise JavaError("kafka.message.InvalidMessageException", text, error.cause) from None
+
+
+def _messages_of(wrapper: Message, codec: Codec, release: Release) -> Iterator[tuple[int, Message]]:
+    stream = _open_wrapper(wrapper, codec, release)
     try:
-        yield from _inner_messages(stream, release)
+        for offset, message in _inner_messages(stream, release):
+            if message.magic != wrapper.magic and release.wrappers_fix_magic:
+                raise JavaError(
+                    "java.lang.IllegalStateException",
+                    f"Compressed message has magic value {wrapper.magic} but inner message has magic value "
+                    f"{message.magic}",
+                )
+            yield offset, message
     except JavaError as error:
-        if error.class_name == "java.io.EOFException" and release.broken_wrappers != "plain":
+        if error.class_name == "java.io.EOFException":
             return
-        if not error.is_io or release.broken_wrappers == "plain":
+        if not error.is_io:
             raise
         if release.broken_wrappers == "lazy":
             raise JavaError("kafka.common.KafkaException", "", error) from None
-        text = f"Error while reading message from stream compressed with {name}"
+        text = f"Error while reading message from stream compressed with {codec_name(codec, release)}"
         raise JavaError("kafka.message.InvalidMessageException", text, error) from None
 
 
@@ -183,20 +247,33 @@ def _unwrap(wrapper: Message, codec: Codec, release: Release) -> list[tuple[int,
             f"Invalid wrapper compressionType found in legacy deep record iterator {wrapper.magic}",
         )
     value = wrapper.value()
+    if value is None and release.log_lines == "messages":
+        raise _null_buffer(codec, release)
     if value is None:
         raise JavaError(
             release.invalid_record, f"Found invalid compressed record set with null value (magic = {wrapper.magic})"
         )
-    stream = open_stream(codec, memoryview(value), wrapper.magic, release, start=12 + wrapper.value_position + 4)
+    start = wrapper.value_position + 4 + (0 if release.log_lines == "messages" else _PREFIX.size)
+    stream = open_stream(codec, memoryview(value), wrapper.magic, release, start=start)
     try:
         inner = list(_inner_messages(stream, release))
     except JavaError as error:
         if error.is_io:
             raise JavaError(KAFKA_EXCEPTION, str(error), error) from None
         raise
-    if not inner:
+    if not inner and release.log_lines != "messages":
         raise JavaError(release.invalid_record, "Found invalid compressed record set with no inner records")
+    if not inner and wrapper.magic > 0:
+        raise no_such_element()
     return inner
+
+
+def _null_buffer(codec: Codec, release: Release) -> JavaError:
+    """What 0.10.2 ends with at a wrapper without a value; all but one of its readers are made by reflection."""
+    error = null_pointer("java.nio.ByteBuffer.hasRemaining()", '"this.buffer"')
+    if codec is Codec.LZ4 and release.is_at_least(0, 10, 2, 2):
+        error = null_pointer("java.nio.ByteBuffer.duplicate()", '"in"')
+    return error if codec is Codec.GZIP else made_by_reflection(error)
 
 
 def _base_offset(offset: int, last_inner: int, wrapper: Message, release: Release) -> int:
@@ -226,20 +303,23 @@ def _absolute(
 def _inner_messages(stream: JavaStream, release: Release) -> Iterator[tuple[int, Message]]:
     while len(head := stream.read(_PREFIX.size)) == _PREFIX.size:
         offset, size = _PREFIX.unpack(head)
-        if size < _MIN_LENGTH and release.broken_wrappers != "record":
-            raise JavaError("kafka.message.InvalidMessageException", _corrupt_size(size, release))
         if size < _MIN_LENGTH:
-            raise JavaError(CORRUPT_RECORD, f"Record size is less than the minimum record overhead ({_MIN_LENGTH})")
-        ensure_heap(size)
+            raise _too_short(size, release)
+        if release.broken_wrappers != "plain":
+            ensure_heap(size)
         data = stream.read(size)
         if len(data) < size:
             return
         yield offset, Message(data, release)
 
 
-def _corrupt_size(size: int, release: Release) -> str:
-    if release.broken_wrappers == "plain":
-        return f"Message found with corrupt size ({size})"
-    if release.broken_wrappers == "lazy":
-        return f"Message found with corrupt size ({size}) in deep iterator"
-    return f"Message found with corrupt size `{size}` in deep iterator"
+def _too_short(size: int, release: Release) -> JavaError:
+    kind = "kafka.message.InvalidMessageException"
+    match release.broken_wrappers:
+        case "plain":
+            return JavaError(kind, f"Message found with corrupt size ({size})")
+        case "lazy":
+            return JavaError(kind, f"Message found with corrupt size ({size}) in deep iterator")
+        case "invalid message":
+            return JavaError(kind)  # which forgets what it is told
+    return JavaError(CORRUPT_RECORD, f"Record size is less than the minimum record overhead ({_MIN_LENGTH})")

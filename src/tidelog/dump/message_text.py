@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tidelog.dump.batch_lines import OldRecord, codec_name
 from tidelog.dump.java_messages import read_message, read_old_records
 from tidelog.dump.java_text import JavaFile, base_offset_of, java_bool
-from tidelog.dump.log_file import FileBatch, LogFile
+from tidelog.dump.log_file import FileBatch, LogFile, codec_of
 from tidelog.dump.log_text import Decoder, LogOptions, LogState
 from tidelog.dump.output import Output
 from tidelog.dump.releases import Release
@@ -54,19 +54,24 @@ def _write_message(
     out: Output,
 ) -> None:
     record = old.record
-    if old.codec is Codec.NONE:
-        state.follow(record.offset)
+    if state.last_offset is None or codec_of(old.codec_id, release) is not Codec.NONE:
+        state.stand_at(record.offset)  # wrappers stand for several records
     else:
-        state.last_offset = record.offset  # wrappers stand for several records
+        state.follow(record.offset)
+    if old.size_error is not None:
+        raise old.size_error
+    codec = codec_of(old.codec_id, release)
     times = f" {record.timestamp_type.label}: {record.timestamp_ms}" if release.message_timestamps else ""
     out.write(
         f"offset: {record.offset} position: {position}{times} isvalid: {java_bool(old.is_valid)} "
-        f"payloadsize: {old.value_size} magic: {old.magic} compresscodec: {codec_name(old.codec, release)} "
+        f"payloadsize: {old.value_size} magic: {old.magic} compresscodec: {codec_name(codec, release)} "
         f"crc: {old.crc}"
     )
     if old.key_size >= 0:
         out.write(f" keysize: {old.key_size}")
     if options.data and old.data_error is not None:
+        if release.null_value == "null" and record.key is not None:  # printed before the payload is looked at
+            out.write(f" key: {decoder.decode(record)[0]}")
         raise old.data_error
     if options.data and not (record.value is None and release.null_value == "no key"):
         key, payload = decoder.decode(record)

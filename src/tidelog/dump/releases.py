@@ -84,6 +84,7 @@ class Release:
 
     # -- broken logs
     one_message_format: bool = True  # the magic of a message is printed, but has no meaning yet
+    wrappers_fix_magic: bool = False  # the messages inside must have the magic of the wrapper
     broken_wrappers: Literal["plain", "lazy", "invalid message", "record"] = "plain"  # how their exceptions come out
     short_batch: Literal["end", "plain", "file"] = "end"
     invalid_record: str = "org.apache.kafka.common.record.InvalidRecordException"
@@ -125,8 +126,16 @@ _CHANGES: tuple[tuple[Version, dict[str, Any]], ...] = (
     ((0, 8, 2, 0), {}),
     ((0, 9, 0, 0), {"broken_wrappers": "lazy"}),
     ((0, 9, 0, 1), {"null_value": "no key"}),
-    ((0, 10, 0, 0), {"broken_wrappers": "invalid message", "one_message_format": False}),
-    ((0, 10, 1, 0), {"message_timestamps": True, "knows_time_indexes": True, "decoder_prints_data": True}),
+    ((0, 10, 0, 0), {"broken_wrappers": "invalid message", "one_message_format": False, "wrappers_fix_magic": True}),
+    (
+        (0, 10, 1, 0),
+        {
+            "message_timestamps": True,
+            "knows_time_indexes": True,
+            "decoder_prints_data": True,
+            "wrappers_fix_magic": False,
+        },
+    ),
     ((0, 10, 2, 0), {"codec_names": "upper", "short_batch": "plain", "broken_wrappers": "record"}),
     (
         (0, 11, 0, 0),
