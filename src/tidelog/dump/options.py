@@ -182,7 +182,8 @@ def parse(words: Sequence[str], release: Release) -> CommandLine:
         name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
         option = _find(name, options, release)
         if option is None and not word.startswith("--"):
-            option, value, equals = _find_in_cluster(name, options, release), "", ""
+            _take_cluster(line, word[1:], options, left, release)
+            continue
         if option is None:
             raise _unrecognized(name, release)
         takes_empty = release.is_at_least(1, 0)  # `--files=` is a value since the library of 1.0
@@ -203,12 +204,25 @@ def _find(name: str, options: dict[str, Option], release: Release) -> Option | N
     return candidates[0] if len(candidates) == 1 else None
 
 
-def _find_in_cluster(name: str, options: dict[str, Option], release: Release) -> Option | None:
-    """`-pd` is two options of one letter, which exist as abbreviations only."""
-    for letter in name:
-        if _find(letter, options, release) is None:
+def _take_cluster(
+    line: CommandLine, letters: str, options: dict[str, Option], left: list[str], release: Release
+) -> None:
+    """`-pd` is two options of one letter, which exist as abbreviations only. Behind one with a value it stands."""
+    found: list[tuple[Option, str | None]] = []
+    for index, letter in enumerate(letters):
+        option = _find(letter, options, release)
+        if option is None:
             raise _unrecognized(letter, release)
-    return _find(name[:1], options, release)
+        if option.value != "none" and index and not release.is_at_least(0, 10):
+            raise JavaError(
+                "joptsimple.IllegalOptionClusterException", f"Option cluster containing '{letter}' is illegal"
+            )
+        if option.value != "none":
+            found.append((option, letters[index + 1 :] or None))
+            break
+        found.append((option, None))
+    for option, value in found:
+        _take(line, option, value, left, release)
 
 
 def _take(line: CommandLine, option: Option, value: str | None, left: list[str], release: Release) -> None:
