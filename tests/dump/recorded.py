@@ -1,8 +1,10 @@
-"""What real tools printed of command lines and of damaged files, kept in two archives beside this file.
+"""What real tools printed of command lines and of damaged files, kept in three archives beside this file.
 
 `command_lines.json.xz`: 44 command lines, right and wrong, given to the tools of 60 releases.
 `damaged_files.json.xz`: 543 small files of the golden corpus, each damaged once (bits flipped, bytes removed, inserted
 or zeroed, lengths and counts set), given to the tools of eight releases.
+`odd_files.json.xz`: 65 small files that no broker writes (control records of any type and length, wrappers inside
+wrappers, sizes that lead outside, streams with something behind them), given to the tools of 14 releases.
 
 Absolute directories read `<dir>`; lines of stack frames are left out.
 """
@@ -61,7 +63,15 @@ def command_lines() -> Iterator[CommandLineRun]:
 
 
 def damaged_files() -> Iterator[DamagedFile]:
-    for case in json.loads(lzma.decompress((HERE / "damaged_files.json.xz").read_bytes())):
+    return _recorded("damaged_files.json.xz")
+
+
+def odd_files() -> Iterator[DamagedFile]:
+    return _recorded("odd_files.json.xz")
+
+
+def _recorded(archive: str) -> Iterator[DamagedFile]:
+    for case in json.loads(lzma.decompress((HERE / archive).read_bytes())):
         yield DamagedFile(
             case["damage"],
             {name: base64.b64decode(data) for name, data in case["files"].items()},

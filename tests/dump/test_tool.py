@@ -3,12 +3,13 @@
 import io
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.behaviours import behaviour
-from tests.dump.recorded import Outcome, command_lines, damaged_files
+from tests.dump.recorded import DamagedFile, Outcome, command_lines, damaged_files, odd_files
 from tests.golden.corpus import case
 from tidelog import dump
 
@@ -38,9 +39,45 @@ def test_command_lines_are_answered_as_by_the_tools_of_60_releases() -> None:
 
 
 def test_damaged_files_are_dumped_as_far_as_the_real_tools_get(tmp_path: Path) -> None:
-    directory = tmp_path / "damaged"
+    runs, ends = replay(damaged_files(), tmp_path / "damaged")
+    assert runs > 3500
+    assert ends > 1000
+
+
+def test_odd_files_are_dumped_as_far_as_the_real_tools_get(tmp_path: Path) -> None:
+    runs, ends = replay(odd_files(), tmp_path / "odd")
+    assert runs > 800
+    assert ends > 500
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("0000-1.checkpoint", "StringIndexOutOfBoundsException: begin 0, end 20, length 17"),
+        ("0000000000000000001.checkpoint", 'NumberFormatException: For input string: "0000000000000000001."'),
+        ("00000000000000000010.checkpoint", 'NumberFormatException: For input string: "checkpoint"'),
+    ],
+)
+def test_a_snapshot_is_named_by_offset_and_epoch(name: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"")
+    found = run(["--files", str(tmp_path / name)])
+    assert (found.stderr, found.exit) == (f'Exception in thread "main" java.lang.{message}\n', 1)
+
+
+def test_letters_behind_one_dash_are_options_of_their_own() -> None:
+    long = run(["--print-data-log", "--deep-iteration", "--files", f"{MIXED}/{LOG}"], release="0.10.2")
+    assert run(["-pd", "--files", f"{MIXED}/{LOG}"], release="0.10.2") == long
+    assert run(["-pf", f"{MIXED}/{LOG}", "--deep"], release="0.10.2") == long
+    assert run(["-pd=3"], release="0.10.2").stderr.endswith(
+        "UnrecognizedOptionException: = is not a recognized option\n"
+    )
+    assert run(["-pf", "x"], release="0.9.0").stderr.endswith(": Option cluster containing 'f' is illegal\n")
+
+
+def replay(files: Iterator[DamagedFile], directory: Path) -> tuple[int, int]:
+    """Dump each file as it was dumped; how many runs there were, and how many of them ended early."""
     runs = ends = 0
-    for damaged in damaged_files():
+    for damaged in files:
         directory.mkdir()
         damaged.write_to(directory)
         args = [word.replace("<dir>", str(directory)) for word in damaged.args]
@@ -55,8 +92,7 @@ def test_damaged_files_are_dumped_as_far_as_the_real_tools_get(tmp_path: Path) -
             runs += 1
             ends += outcome.exit
         shutil.rmtree(directory)
-    assert runs > 3500
-    assert ends > 1000
+    return runs, ends
 
 
 def test_nothing_is_written_where_the_real_tool_creates_an_index(tmp_path: Path) -> None:
