@@ -3,7 +3,7 @@
 `command_lines.json.xz`: 44 command lines, right and wrong, given to the tools of 60 releases.
 `damaged_files.json.xz`: 543 small files of the golden corpus, each damaged once (bits flipped, bytes removed, inserted
 or zeroed, lengths and counts set), given to the tools of eight releases.
-`odd_files.json.xz`: 65 small files that no broker writes (control records of any type and length, wrappers inside
+`odd_files.json.xz`: 67 small files that no broker writes (control records of any type and length, wrappers inside
 wrappers, sizes that lead outside, streams with something behind them), given to the tools of 14 releases.
 
 Absolute directories read `<dir>`; lines of stack frames are left out.

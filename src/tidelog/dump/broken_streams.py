@@ -163,7 +163,7 @@ def _snappy(data: memoryview, release: Release) -> JavaStream:
             if error is not None:
                 return JavaStream(bytes(plain), error, buffer_size=buffer_size)
             continue
-        block = _snappy_chunk(data[position:], size, release)
+        block = _snappy_chunk(data[position:], size, release, has_buffer=bool(plain))
         if isinstance(block, JavaError):
             return JavaStream(bytes(plain), block, buffer_size=buffer_size)
         plain += block
@@ -185,10 +185,12 @@ def _snappy_header(header: memoryview) -> JavaError | None:
     return None
 
 
-def _snappy_chunk(rest: memoryview, size: int, release: Release) -> bytes | JavaError:
+def _snappy_chunk(rest: memoryview, size: int, release: Release, *, has_buffer: bool) -> bytes | JavaError:
+    """The plain bytes of a chunk. Its buffer is that of the chunk before, if there was one and it is large enough."""
     if size < 0:
         if not release.is_at_least(3, 5, 1):
-            return JavaError("java.lang.NegativeArraySizeException", str(size))
+            negative = JavaError("java.lang.NegativeArraySizeException", str(size))
+            return JavaError(_IO, "PARSING_ERROR(2)") if has_buffer else negative
         return JavaError(_SNAPPY_ERROR, f"[INVALID_CHUNK_SIZE] chunkSize is too big or negative : {size}")
     if size > _LARGEST_SNAPPY_CHUNK and release.is_at_least(3, 5, 2):
         return JavaError(
