@@ -16,7 +16,10 @@ from tidelog.fsck import check
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.records import Header, NewRecord
 from tidelog.spark.jobs.export import CORRUPT, ExportWishes, export
+from tidelog.spark.jobs.formats import OPTIONS_OF_FORMATS, format_of
 from tidelog.spark.jobs.load import LoadWishes, load
+from tidelog.tables.export import export_table
+from tidelog.tables.formats import format_of as plain_format_of
 
 VALUES = [b'{"a":1,"b":"x"}', b'{"a":"no number"}', b"no json", b"\xff\xfe", None, b"", b'{"b":"y","c":9}', b"[1]"]
 
@@ -117,6 +120,20 @@ def test_what_is_there_already_is_not_replaced(spark: SparkSession, root: Path) 
     assert done.records == 48
 
 
+@pytest.mark.parametrize("wishes", [{}, {"reading": {"columns": "offset, partition"}}, {"checkpoint": "checkpoint"}])
+def test_what_is_damaged_and_left_out_is_counted(spark: SparkSession, root: Path, wishes: dict[str, Any]) -> None:
+    segment = min((root / "t-1").glob("*.log"))
+    data = bytearray(segment.read_bytes())
+    data[100] ^= 1  # in the first batch of five
+    segment.write_bytes(data)
+    if "checkpoint" in wishes:
+        wishes = {"checkpoint": str(root.parent / wishes["checkpoint"])}
+    wishes["reading"] = {"onCorruption": "skip", **wishes.get("reading", {})}
+    done, _ = exported(spark, root, **wishes)
+    assert (done.records, done.corrupt, done.damaged) == (43, 0, 1)
+    assert "corruption" not in spark.read.parquet(done.target).columns
+
+
 # -- load ----------------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +228,56 @@ def test_a_partition_that_there_is_not_is_one_sentence(spark: SparkSession, tmp_
     frame.coalesce(1).write.parquet(str(tmp_path / "in"))
     with pytest.raises(InvalidRequestError, match=f"a row names partition {named} of rows, which has 3 of them"):
         load(spark, str(tmp_path / "in"), str(tmp_path / "new"), "rows", LoadWishes(partitions=3))
-    assert list((tmp_path / "new").iterdir()) == []
+    assert not (tmp_path / "new").exists()  # it was made for nothing
+
+
+def test_a_new_topic_gets_the_partitions_that_rows_name(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.range(6).selectExpr("CAST(id AS STRING) AS value", "CAST(id % 3 AS INT) * 2 AS partition")
+    frame.write.parquet(str(tmp_path / "in"))
+    load(spark, str(tmp_path / "in"), str(tmp_path / "new"), "rows", LoadWishes())
+    assert [each.partition for each in tidelog.open(tmp_path / "new")["rows"]] == [0, 1, 2, 3, 4]
+    assert {number: len(rows) for number, rows in records_of(tmp_path / "new", "rows").items() if rows} == {
+        0: 2, 2: 2, 4: 2,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "time",
+    ["1700000000123L", "'1700000000123'", "'2023-11-14T22:13:20.123Z'", "timestamp_millis(1700000000123)"],
+    ids=["number", "number in text", "text", "timestamp"],
+)
+def test_a_time_is_the_same_however_it_is_written(spark: SparkSession, tmp_path: Path, time: str) -> None:
+    spark.range(1).selectExpr("'v' AS value", f"{time} AS timestamp", f"{time} AS at").write.parquet(
+        str(tmp_path / "in")
+    )
+    for name, wishes in (("plain", LoadWishes()), ("named", LoadWishes(timestamp="at"))):
+        load(spark, str(tmp_path / "in"), str(tmp_path / name), "rows", wishes)
+        [[(_, _, time_ms, _)]] = records_of(tmp_path / name, "rows").values()
+        assert time_ms == 1_700_000_000_123
+
+
+def test_what_is_no_time_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(1).selectExpr("'v' AS value", "1.5D AS timestamp").write.parquet(str(tmp_path / "in"))
+    with pytest.raises(InvalidRequestError, match="a column of double is no time"):
+        load(spark, str(tmp_path / "in"), str(tmp_path / "new"), "rows", LoadWishes())
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_what_the_plain_export_wrote_is_loaded_as_the_plain_load_does(
+    spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    headers = (Header("h", b"x"), Header("n", None))
+    rows = [NewRecord(b"k%d" % n, b'say "%d", or\n not' % n, START_MS + n, headers) for n in range(5)]
+    for partition in range(2):
+        write(tmp_path / "logs", "t", partition, rows)
+    table = tmp_path / f"table.{form}"
+    wanted = ["partition", "offset", "timestamp", "key", "value", "headers"]
+    scan = tidelog.open(tmp_path / "logs").scan("t", columns=wanted)
+    export_table(scan, scan.schema, str(table), plain_format_of(str(table)))
+    assert format_of(str(table)) == ("json" if form == "jsonl" else "csv")
+    options = {**OPTIONS_OF_FORMATS.get(format_of(str(table)), {}), **({"multiLine": "true"} if form == "csv" else {})}
+    load(spark, str(table), str(tmp_path / "new"), "t", LoadWishes(form=format_of(str(table)), options=options))
+    assert records_of(tmp_path / "new", "t") == records_of(tmp_path / "logs", "t")
 
 
 @pytest.mark.parametrize(

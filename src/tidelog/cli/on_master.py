@@ -3,6 +3,7 @@
 The jobs have more options, and some of the commands' they do not have. Those are refused, not passed over.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ def export_on(master: str, directories: tuple[str, ...], topic: str, target: str
     form, columns, compression = given.pop("form"), given.pop("columns"), given.pop("compression")
     is_forced, is_committed, is_skipping = (given.pop(name) for name in ("force", "committed", "skip_corrupt"))
     as_json = given.pop("as_json")
-    _ensure_parquet(form or ("parquet" if target.endswith("/") else None), target, "export")
+    _ensure_parquet(form, target, "export")
     _ensure_none_left(given, "export")
     names = [name.strip() for name in (columns or ",".join(SCAN_COLUMNS)).split(",")]
     reading = {"columns": ",".join(names), "includeHeaders": "true" if "headers" in names else "false"}
@@ -66,7 +67,8 @@ def _ensure_parquet(form: str | None, path: str, job: str) -> None:
     """The text formats of the commands write bytes in a way of their own, which Spark does not know."""
     from tidelog.tables.formats import format_of
 
-    kind = form or format_of(path)
+    is_directory = not os.path.splitext(path.rstrip("/"))[1]
+    kind = form or ("parquet" if is_directory else format_of(path))
     if kind != "parquet":
         raise click.UsageError(f"with --master the format is parquet; `tidelog spark {job}` takes those of Spark")
 

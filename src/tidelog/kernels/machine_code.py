@@ -26,7 +26,7 @@ from llvmlite import binding
 
 from tidelog.kernels.cache import cache_directory, kernel_sources, read_kept, write_kept
 
-__all__ = ["Entry", "LinkedKernel", "keep", "kept"]
+__all__ = ["Entry", "LinkedKernel", "is_kept", "keep", "kept"]
 
 Entry = Callable[[int], int]
 
@@ -61,6 +61,11 @@ def kept(name: str) -> LinkedKernel | None:
         return None
     symbol, _, code = content.partition(b"\0")
     return LinkedKernel(symbol.decode(), code)
+
+
+def is_kept(directory: Path, name: str) -> bool:
+    """Whether a directory keeps the kernel of that name, for this machine and version."""
+    return _path(directory, name).exists()
 
 
 def keep(name: str, symbol: str, code: bytes) -> None:

@@ -4,9 +4,10 @@ Such a kernel takes one address, of words that hold everything else, and gives b
 same as that of any kernel, without the wrapper that Python's own calls go through: that would refer to numba.
 """
 
+from pathlib import Path
 from typing import Any
 
-from tidelog.kernels.machine_code import Entry, LinkedKernel, keep, kept
+from tidelog.kernels.machine_code import Entry, LinkedKernel, is_kept, keep, kept
 from tidelog.kernels.runtime import Kernel
 
 __all__ = ["StandaloneKernel", "standalone"]
@@ -21,6 +22,10 @@ def standalone(function: Entry) -> "StandaloneKernel":
 
 class StandaloneKernel(Kernel[[int], int]):
     """A kernel whose machine code is kept as it is."""
+
+    def is_kept(self, directory: Path) -> bool:
+        """Whether its machine code, for this machine, lies in a directory."""
+        return is_kept(directory, self.name)
 
     def compile(self) -> LinkedKernel:
         """Load or compile the machine code now."""

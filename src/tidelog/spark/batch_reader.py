@@ -28,6 +28,7 @@ class BatchReader(DataSourceReader):
         """The tasks, as the directories are now."""
         options = self._options
         logs = options.places.open()
+        options.topics.ensure_there(logs)
         wanted = ranges(
             logs, options.topics.choose(logs), self._starting, self._ending, options.reach, options.report_loss
         )

@@ -99,6 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query begins."""
         self.watch.ends(now=True)
+        self._options.topics.ensure_there(self.watch.logs)
         self._initial = self._starting.offsets(self.watch.logs, self.watch.chosen, self._options.reach)
         return _written(self._initial)
 

@@ -36,7 +36,7 @@ def read_task(task: Task, options: ReadOptions, schema: RowSchema) -> Iterator[p
     prepare_worker()
     for piece in task.pieces:
         notices: list[str] = []
-        yield from _read(piece, options, schema, notices)
+        yield from map(schema.rows, _read(piece, options, schema, notices))
         for notice in notices:
             _log.warning("%s", notice)
         if notices and CORRUPTION in schema.names:
@@ -57,8 +57,7 @@ def _read(piece: Piece, options: ReadOptions, schema: RowSchema, notices: list[s
         on_loss=options.report_loss,
     )
     try:
-        for batch in batches:
-            yield schema.rows(batch)
+        yield from batches
     except CorruptionError as error:
         raise type(error)(
             f"{error}. Check it with: tidelog fsck --deep {parent_of(piece.path)}; onCorruption=skip leaves it out"

@@ -12,6 +12,7 @@ from tidelog.view.log_dirs import LogDirView
 
 __all__ = ["TopicChoice"]
 
+_MOST_NAMED = 10  # partitions, in a sentence
 _WAYS = ("subscribe", "subscribePattern", "assign")
 
 
@@ -57,6 +58,14 @@ class TopicChoice(NamedTuple):
                 logs[topic]
             return [partition for partition in logs.partitions if partition in self.partitions]
         return [partition for partition in logs.partitions if self._takes(partition.topic, INTERNAL_TOPICS)]
+
+    def ensure_there(self, logs: LogDirView) -> None:
+        """Refuse partitions that are asked for one by one and are not there."""
+        missing = sorted(set(self.partitions).difference(logs.partitions))
+        if missing:
+            named = ", ".join(map(str, missing[:_MOST_NAMED]))
+            more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+            raise InvalidRequestError(f"assign names {named}{more}: there is no such partition")
 
     def _takes(self, topic: str, internal: Collection[str]) -> bool:
         if topic in internal:

@@ -62,16 +62,19 @@ def export(
     Values that are not what was asked for (no UTF-8, no JSON of the schema) are null, and stand in the column
     _corrupt_record.
 
+    CSV gets a heading, and quotes inside of fields are doubled, unless --option says otherwise.
+
     With --checkpoint a second run adds the records that have come since, and no others.
 
-    Exit codes: 0 all was written, 1 some values went to _corrupt_record.
+    Exit codes: 0 all was written, 1 some values went to _corrupt_record, or damage was left out.
     """
-    from tidelog.spark.jobs.export import SETTINGS_OF_FORMATS, ExportWishes
+    from tidelog.spark.jobs.export import ExportWishes
     from tidelog.spark.jobs.export import export as run
+    from tidelog.spark.jobs.formats import OPTIONS_OF_FORMATS, SETTINGS_OF_FORMATS
 
     wishes = ExportWishes(
         form,
-        pairs_of(options, "--option"),
+        {**OPTIONS_OF_FORMATS.get(form.lower(), {}), **pairs_of(options, "--option")},
         {**pairs_of(reading, "--read-option"), **({"subscribe": ",".join(topics)} if topics else {})},
         mode,
         [name.strip() for name in (partition_by or "").split(",") if name.strip()],
@@ -95,14 +98,22 @@ def export(
         click.echo(f"{count(done.records, 'record')} to {done.target}{_of_batches(done.batches)}")
         if done.corrupt:
             click.echo(f"{count(done.corrupt, 'value')} in _corrupt_record")
-    raise click.exceptions.Exit(_NOT_ALL if done.corrupt else 0)
+        if done.damaged:
+            where = f"`tidelog fsck --deep {directories[0]}` tells where"
+            click.echo(f"{count(done.damaged, 'damaged place')} left out: {where}", err=True)
+    raise click.exceptions.Exit(_NOT_ALL if done.corrupt or done.damaged else 0)
 
 
 @click.command()
 @click.argument("sources", metavar="PATH...", nargs=-1, required=True)
 @click.option("--to", "directory", required=True, metavar="DIR", help="The log directory; a new one is made.")
 @topic_option
-@click.option("--format", "form", default="parquet", show_default=True, metavar="F", help="Any that Spark reads.")
+@click.option(
+    "--format",
+    "form",
+    metavar="F",
+    help="Any that Spark reads. Without it the name of the first file tells.",
+)
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of that format; repeatable.")
 @click.option("--schema", metavar="DDL", help="The columns of the source, where it does not tell them.")
 @click.option("--key", metavar="COLUMN", help="The column that becomes the key; without it the column key.")
@@ -124,7 +135,7 @@ def load(
     sources: tuple[str, ...],
     directory: str,
     topic: str,
-    form: str,
+    form: str | None,
     options: tuple[str, ...],
     schema: str | None,
     key: str | None,
@@ -139,15 +150,20 @@ def load(
     """Append a table to a topic of a log directory, with Spark.
 
     A row goes to the partition that it names, else where Kafka's producers put its key (murmur2); rows without a key
-    are dealt out. Rows of a partition keep the order of the column offset, or of the source. Columns that are no part
-    of a record are passed over.
+    are dealt out. A new topic gets the partitions that rows name. Rows of a partition keep the order of the column
+    offset, or of the source. Columns that are no part of a record are passed over. Times are timestamps, or numbers of
+    milliseconds.
+
+    CSV has a heading, and quotes inside of fields are doubled, unless --option says otherwise.
     """
+    from tidelog.spark.jobs.formats import OPTIONS_OF_FORMATS, format_of
     from tidelog.spark.jobs.load import LoadWishes
     from tidelog.spark.jobs.load import load as run
 
+    form = form or format_of(sources[0])
     wishes = LoadWishes(
         form,
-        pairs_of(options, "--option"),
+        {**OPTIONS_OF_FORMATS.get(form.lower(), {}), **pairs_of(options, "--option")},
         schema,
         key,
         value,

@@ -13,24 +13,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.errors import InvalidRequestError
 from tidelog.spark.jobs.tasks import OnTasks, plain_errors, watched, watching
+from tidelog.spark.option_values import OptionValues
+from tidelog.spark.read_options import schema_for
+from tidelog.spark.row_schema import CORRUPTION
 from tidelog.spark.source import FORMAT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
-__all__ = ["CORRUPT", "SETTINGS_OF_FORMATS", "ExportWishes", "Exported", "columns_of", "export"]
+__all__ = ["CORRUPT", "ExportWishes", "Exported", "columns_of", "export"]
 
 CORRUPT = "_corrupt_record"
 _KEPT_PROGRESS = "spark.sql.streaming.numRecentProgressUpdates"
 _NO_BYTES = ("csv", "text")  # formats that cannot hold binary columns
-# What a format wants beside its package, unless the caller says otherwise.
-SETTINGS_OF_FORMATS = {
-    "delta": {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    },
-    "iceberg": {"spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"},
-}
 
 
 @dataclass(frozen=True)
@@ -66,6 +61,7 @@ class Exported(NamedTuple):
     target: str
     records: int
     corrupt: int  # values that were no text, or no JSON of the schema
+    damaged: int = 0  # places of the log that were left out
     batches: int | None = None  # of a stream
 
 
@@ -85,15 +81,40 @@ def export(
     from pyspark.sql import Observation
 
     with watched(spark, "export", on_tasks):
-        counted = Observation("tidelog")
-        rows = columns_of(spark.read.format(FORMAT).options(**reading).load(), wishes)
+        counted, left_out = Observation("tidelog"), Observation("damage")
+        found = _read(spark.read, reading).load()
+        rows = columns_of(_records_of(found.observe(left_out, *_damaged(found))), wishes)
         writer = rows.observe(counted, *_counts(rows)).write.format(wishes.form).mode(wishes.mode)
         writer = writer.options(**wishes.options)
         if wishes.partition_by:
             writer = writer.partitionBy(*wishes.partition_by)
         (writer.saveAsTable if wishes.is_table else writer.save)(target)
-        found = _told(counted, rows)
-    return Exported(target, found["records"], found["corrupt"])
+        told = _told(counted, rows, _counts(rows))
+        damaged = _told(left_out, found, _damaged(found))["damaged"]
+    return Exported(target, told["records"], told["corrupt"], damaged)
+
+
+def _read(reader: Any, reading: Mapping[str, str]) -> Any:
+    """A reader of Spark's, batch or stream; where damage is left out, with the column that tells of it."""
+    values = OptionValues(reading)
+    if values.word("onCorruption", ("fail", "skip"), default="fail") == "skip":
+        schema = schema_for(values)
+        if CORRUPTION not in schema.names:
+            reader = reader.schema(schema.add(CORRUPTION, "string"))
+        reading = {name: text for name, text in reading.items() if name.lower() != "columns"}
+    return reader.format(FORMAT).options(**reading)
+
+
+def _records_of(rows: "DataFrame") -> "DataFrame":
+    """Rows without those that only tell of damage."""
+    return rows.filter(f"{CORRUPTION} IS NULL").drop(CORRUPTION) if CORRUPTION in rows.columns else rows
+
+
+def _damaged(rows: "DataFrame") -> "list[Column]":
+    from pyspark.sql import functions as F
+
+    damaged = F.count(F.col(CORRUPTION)) if CORRUPTION in rows.columns else F.count(F.lit(None))
+    return [damaged.alias("damaged")]
 
 
 def _export_new(
@@ -105,8 +126,8 @@ def _export_new(
     with plain_errors():
         spark.conf.set(_KEPT_PROGRESS, "100000")
         try:
-            stream = spark.readStream.format(FORMAT).options(**{"startingOffsets": "earliest", **reading}).load()
-            rows = columns_of(stream, wishes)
+            stream = _read(spark.readStream, {"startingOffsets": "earliest", **reading}).load()
+            rows = columns_of(_records_of(stream.observe("damage", *_damaged(stream))), wishes)
             writer = rows.observe("tidelog", *_counts(rows)).writeStream.format(wishes.form).outputMode("append")
             writer = writer.options(**wishes.options).option("checkpointLocation", wishes.checkpoint)
             if wishes.partition_by:
@@ -120,11 +141,13 @@ def _export_new(
                 query.awaitTermination()
         finally:
             query.stop()
-        told = [each.observedMetrics["tidelog"] for each in query.recentProgress if "tidelog" in each.observedMetrics]
-    return Exported(target, sum(row.records for row in told), sum(row.corrupt for row in told), len(told))
+        progress = [each.observedMetrics for each in query.recentProgress]
+        told = [each["tidelog"] for each in progress if "tidelog" in each]
+        damaged = sum(each["damage"].damaged for each in progress if "damage" in each)
+    return Exported(target, sum(row.records for row in told), sum(row.corrupt for row in told), damaged, len(told))
 
 
-def _told(counted: "Observation", rows: "DataFrame") -> dict[str, Any]:
+def _told(counted: "Observation", rows: "DataFrame", counts: "list[Column]") -> dict[str, Any]:
     """What Spark has counted while it wrote; else what it counts now, of the same snapshot.
 
     A catalog that writes the rows of a table by a query of its own, as that of Delta does, leaves it nothing to tell.
@@ -136,7 +159,7 @@ def _told(counted: "Observation", rows: "DataFrame") -> dict[str, Any]:
     except Py4JJavaError as error:
         if "toPyRow" not in str(error):
             raise
-        told = rows.agg(*_counts(rows)).collect()[0].asDict()
+        told = rows.agg(*counts).collect()[0].asDict()
     return told
 
 

@@ -9,6 +9,7 @@ nothing is to be seen, behind it everything is.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,11 +27,14 @@ from tidelog.spark.write_options import WriteOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 __all__ = ["LoadWishes", "Loaded", "load"]
 
 _STORED = ("key", "value", "partition", "headers", "timestamp")
 _OFFSET, _PLACE = "offset", "__place"
+_HEADERS = "array<struct<key:string,value:binary>>"
+_HEADERS_OF_TEXT = "array<struct<key:string,value:string>>"
 
 
 @dataclass(frozen=True)
@@ -74,15 +78,17 @@ def load(
     options = {**wishes.writing, "topic": topic}
     if wishes.partitions is not None:
         options["partitions"] = str(wishes.partitions)
-    with watched(spark, "load", on_tasks):
+    with watched(spark, "load", on_tasks), _taken_away_if_empty(root):
         reader = spark.read.format(wishes.form).options(**wishes.options)
         if wishes.schema:
             reader = reader.schema(wishes.schema)
         table = reader.load(source if isinstance(source, str) else list(source))
         records = _records(table, wishes)
         there = look(WriteOptions.of(OptionValues({**options, "path": root}), overwrite=False))
-        before = _ends(root, topic) if any(place.topic == topic for place in there) else {}
-        shape = shapes_of(there, topic, wishes.partitions)[topic]
+        is_new = not any(place.topic == topic for place in there)
+        before = {} if is_new else _ends(root, topic)
+        wanted = _named_partitions(records) if is_new and wishes.partitions is None else wishes.partitions
+        shape = shapes_of(there, topic, wanted)[topic]
         if shape.only is None:
             options["partitions"] = str(shape.partitions)  # refused if there are others when the rows are written
         rows = _dealt(records, topic, shape)
@@ -116,7 +122,7 @@ def _records(table: "DataFrame", wishes: LoadWishes) -> "DataFrame":
             column = F.col(f"`{names[(wanted or role).lower()]}`")
         else:
             continue
-        columns.append(_stored(column, role, table, wanted or role).alias(role))
+        columns.append(_stored(column, role, _kind_of(table, wanted or role)).alias(role))
     if wishes.value is None and "value" not in names:
         raise InvalidRequestError(
             f"no column 'value'; there are {', '.join(table.columns)}: name one by --value, or --value json for the row"
@@ -125,20 +131,61 @@ def _records(table: "DataFrame", wishes: LoadWishes) -> "DataFrame":
     return table.select(*columns, place.alias(_PLACE))
 
 
-def _stored(column: Any, role: str, table: "DataFrame", name: str) -> Any:
+def _kind_of(table: "DataFrame", name: str) -> "DataType | None":
+    """The type of a column, however its name is written; None of one that is made here."""
+    return next((field.dataType for field in table.schema.fields if field.name.lower() == name.lower()), None)
+
+
+def _stored(column: Any, role: str, kind: "DataType | None") -> Any:
     """A column in the type that is stored."""
     from pyspark.sql.types import BinaryType
 
-    kinds = {each.name.lower(): each.dataType for each in table.schema.fields}
-    kind = kinds.get(name.lower())
     if role in ("key", "value"):
         return column if isinstance(kind, BinaryType) else column.cast("string").cast("binary")
     if role == "partition":
         return column.cast("int")
-    return column.cast("timestamp") if role == "timestamp" else column
+    return _time(column, kind) if role == "timestamp" else _headers(column, kind)
+
+
+def _time(column: Any, kind: "DataType | None") -> Any:
+    """A time. Numbers are milliseconds, as in Kafka and in `tidelog load`; Spark's own cast takes them for seconds."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DateType, IntegralType, StringType, TimestampNTZType, TimestampType
+
+    if isinstance(kind, IntegralType):
+        return F.timestamp_millis(column.cast("long"))
+    if isinstance(kind, StringType):
+        is_number = column.rlike(r"^\s*-?[0-9]+\s*$")
+        return F.when(is_number, F.timestamp_millis(column.try_cast("long"))).otherwise(column.cast("timestamp"))
+    if not isinstance(kind, TimestampType | TimestampNTZType | DateType):
+        raise InvalidRequestError(
+            f"a column of {kind.simpleString() if kind else 'nothing'} is no time: it holds timestamps, milliseconds, "
+            "or text of either"
+        )
+    return column.cast("timestamp")
+
+
+def _headers(column: Any, kind: "DataType | None") -> Any:
+    """Headers. Text is their JSON, as `tidelog export` writes it into CSV; values may be text, too."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StringType
+
+    if isinstance(kind, StringType):
+        column = F.from_json(column, _HEADERS_OF_TEXT, {"mode": "FAILFAST"})
+    return column.cast(_HEADERS)
 
 
 # -- partitions --------------------------------------------------------------------------------------------------------
+
+
+def _named_partitions(records: "DataFrame") -> int | None:
+    """How many partitions a new topic needs for those that rows name; None if they name none."""
+    from pyspark.sql import functions as F
+
+    if "partition" not in records.columns:
+        return None
+    largest = records.agg(F.max("partition")).collect()[0][0]
+    return None if largest is None or largest < 0 else int(largest) + 1
 
 
 def _dealt(records: "DataFrame", topic: str, shape: TopicShape) -> "DataFrame":
@@ -163,6 +210,19 @@ def _with_partitions(batches: Iterator[pa.RecordBatch], *, topic: str, shape: To
             yield batch.set_column(at, "partition", numbers)
         else:
             yield batch.append_column("partition", numbers)
+
+
+@contextmanager
+def _taken_away_if_empty(root: str) -> Iterator[None]:
+    """Leave no directory behind that was made for a load that failed."""
+    was_there = os.path.isdir(root)
+    try:
+        yield
+    except BaseException:
+        if not was_there:
+            with suppress(OSError):  # it was not made, or there is something in it
+                os.rmdir(root)
+        raise
 
 
 def _ends(root: str, topic: str) -> dict[int, int]:
