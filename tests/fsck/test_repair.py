@@ -17,8 +17,11 @@ from tidelog.fsck import RepairResult, check, plan_repair
 from tidelog.fsck.mending import repair
 from tidelog.fsck.quarantine import MANIFEST
 from tidelog.log import ManualClock, UnifiedLog
+from tidelog.log.checkpoints import EpochEntry, LeaderEpochCheckpoint
 from tidelog.log.files import join
+from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.locks import lock_path
+from tidelog.log.names import LEADER_EPOCH_CHECKPOINT
 from tidelog.records import NewRecord, read_batches
 
 
@@ -351,3 +354,29 @@ def test_the_lock_of_a_repair_does_not_make_a_copy_a_root_that_lacks_its_identit
     assert planned.after.is_clean
     assert done.is_clean
     assert [finding.code for finding in planned.left] == [finding.code for finding in done.left] == []
+
+
+@pytest.mark.parametrize("inside", [1, 2])
+def test_an_epoch_that_begins_inside_a_batch_is_damage_of_the_checkpoint(root: Path, inside: int) -> None:
+    checkpoint = root / "orders-0" / LEADER_EPOCH_CHECKPOINT
+    before = checkpoint.read_text()
+    checkpoint.write_text(before.replace("\n0 0\n", f"\n0 {inside}\n"))
+    assert check(str(root)).codes() == {"EPO-ENTRY"}
+    assert repaired(root).is_clean
+    assert checkpoint.read_text() == before
+
+
+@pytest.mark.parametrize("content", [None, "nonsense", "0\n1\n7 0\n"])
+def test_a_damaged_leader_epoch_is_mended_though_the_checkpoint_is_damaged_too(root: Path, content: str | None) -> None:
+    """The other batches tell both: leader epochs never go down."""
+    checkpoint = root / "orders-0" / LEADER_EPOCH_CHECKPOINT
+    log = segment(root, 1)
+    before, known = log.read_bytes(), LeaderEpochCheckpoint(LocalFileSystem(), str(checkpoint)).read()
+    start = batch_starts(log)[2]
+    log.write_bytes(before[: start + 13] + b"\x40" + before[start + 14 :])
+    checkpoint.unlink() if content is None else checkpoint.write_text(content)
+    result = repaired(root)
+    assert result.is_clean
+    assert log.read_bytes() == before
+    assert LeaderEpochCheckpoint(LocalFileSystem(), str(checkpoint)).read() == known
+    assert known == [EpochEntry(0, 0), EpochEntry(1, 29), EpochEntry(2, 59)]

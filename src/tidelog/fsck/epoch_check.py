@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidelog.errors import CheckpointError, StorageError
-from tidelog.fsck.batch_order import Layout
+from tidelog.fsck.batch_order import Layout, ordered_mask
 from tidelog.fsck.findings import Severity
 from tidelog.fsck.notes import Notes
 from tidelog.fsck.segment_scan import SegmentFacts
@@ -31,17 +31,18 @@ class WrongEpoch(NamedTuple):
 
 
 def epochs_of_log(segments: Sequence[SegmentFacts], layout: Layout) -> list[EpochEntry]:
-    """The epochs as a recovery of the whole log would write them down."""
-    found: list[EpochEntry] = []
-    for number, facts in enumerate(segments):
-        batches = facts.batches[layout.in_place[number]]
-        epochs = batches["epoch"]
-        highest = np.maximum.accumulate(epochs) if len(epochs) else epochs
-        known = found[-1].epoch if found else -1
-        before = np.concatenate(([known], np.maximum(highest[:-1], known))) if len(epochs) else epochs
-        news = np.flatnonzero(epochs > before).tolist()
-        found += [EpochEntry(int(epochs[at]), int(batches["first"][at])) for at in news]
-    return found
+    """The epochs as a recovery of the whole log would write them down.
+
+    Epochs never go down. Where they do, some are damaged: as many batches as possible are believed.
+    """
+    if not segments:
+        return []
+    parts = [facts.batches[which] for facts, which in zip(segments, layout.in_place, strict=True)]
+    epochs, first = (np.concatenate([part[name] for part in parts]) for name in ("epoch", "first"))
+    believed = ordered_mask(epochs + 1, epochs)
+    epochs, first = epochs[believed], first[believed]
+    news = np.flatnonzero(np.diff(np.maximum(epochs, -1), prepend=-1) > 0).tolist()
+    return [EpochEntry(int(epochs[at]), int(first[at])) for at in news]
 
 
 def folded(entries: Sequence[EpochEntry], log_start: int) -> list[EpochEntry]:
@@ -97,8 +98,12 @@ def check_epochs(
             "EPO-START", path, f"epoch {entries[0].epoch} begins at {entries[0].start_offset}, the log at {begins}",
             offsets=(entries[0].start_offset, begins - 1),
         )  # fmt: skip
+    known, expected = (
+        [entry for entry in folded(them, start) if entry.start_offset < end] for them in (entries, in_log)
+    )
     wrong = _contradicted(entries, segments, layout, start)
-    if wrong and len(wrong) <= _MOST_BATCHES and _is_damage_of_batches(wrong, segments):
+    is_few = len(wrong) <= _MOST_BATCHES and _is_damage_of_batches(wrong, segments)
+    if wrong and (is_few or known == expected):  # a checkpoint that says what the log does cannot be more right
         for one in wrong:
             row = segments[one.segment].batches[one.batch]
             notes.add(
@@ -108,12 +113,12 @@ def check_epochs(
             )  # fmt: skip
         return wrong
     is_whole = layout.is_right and not any(facts.damage or facts.is_unread for facts in segments)
-    known, expected = (
-        [entry for entry in folded(them, start) if entry.start_offset < end] for them in (entries, in_log)
-    )
     if wrong:
-        row = segments[wrong[0].segment].batches[wrong[0].batch]
-        message = f"it says epoch {wrong[0].epoch} of offset {row['first']}, the log says {row['epoch']}"
+        one = wrong[0]
+        row = segments[one.segment].batches[one.batch]
+        message = f"it says epoch {one.epoch} of offset {row['first']}, the log says {row['epoch']}"
+        if one.epoch == row["epoch"]:
+            message = f"epoch {one.epoch} begins inside the batch of the offsets {row['first']} to {row['last']}"
         notes.add("EPO-ENTRY", path, message)
     elif is_whole and not is_compacted and in_log and known != expected:
         notes.add("EPO-ENTRY", path, f"it says {_text(known)}, the log says {_text(expected)}")
@@ -161,7 +166,8 @@ def _are_all_of(entries: Sequence[EpochEntry], batches: Any) -> bool:
 def _is_damage_of_batches(wrong: Sequence[WrongEpoch], segments: Sequence[SegmentFacts]) -> bool:
     """Whether the checkpoint is to be believed rather than these batches: most of the log agrees with it."""
     total = sum(len(facts.batches) for facts in segments)
-    return all(one.epoch >= 0 for one in wrong) and 2 * len(wrong) < total
+    is_other = [one.epoch not in (segments[one.segment].batches[one.batch]["epoch"], -1) for one in wrong]
+    return all(is_other) and 2 * len(wrong) < total
 
 
 def _increases(entries: Sequence[EpochEntry]) -> bool:
