@@ -83,6 +83,19 @@ def change_an_offset(directory: Path) -> None:
     write_over(log, starts_in(log)[4], b"\x00\x00\x01")
 
 
+def overflow_an_offset(directory: Path) -> None:
+    log = logs_in(directory)[1]
+    write_over(log, starts_in(log)[4], b"\x7f" + b"\xff" * 7)
+
+
+def exchange_batches(directory: Path) -> None:
+    log = logs_in(directory)[1]
+    starts, data = starts_in(log), log.read_bytes()
+    batches = [data[start:end] for start, end in zip(starts, starts[1:], strict=False)]
+    batches[2], batches[9] = batches[9], batches[2]
+    log.write_bytes(b"".join(batches))
+
+
 def cut_a_segment(directory: Path) -> None:
     log = logs_in(directory)[1]
     log.write_bytes(log.read_bytes()[: starts_in(log)[5] + 30])
@@ -99,9 +112,11 @@ def spoil_everything_beside_the_log(directory: Path) -> None:
 
 DAMAGE: list[Callable[[Path], None]] = [
     corrupt_a_batch, corrupt_a_length, exchange_segments, tear_and_remove_indexes, overwrite_at_random,
-    change_an_offset, cut_a_segment, spoil_everything_beside_the_log,
+    change_an_offset, cut_a_segment, spoil_everything_beside_the_log, overflow_an_offset, exchange_batches,
 ]  # fmt: skip
-NOTHING_LOST = (exchange_segments, change_an_offset, spoil_everything_beside_the_log)
+NOTHING_LOST = (
+    exchange_segments, change_an_offset, spoil_everything_beside_the_log, overflow_an_offset, exchange_batches,
+)  # fmt: skip
 
 
 @dataclass

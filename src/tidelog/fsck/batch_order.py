@@ -3,16 +3,17 @@
 The offset of a batch is not under its checksum, so a sound batch may claim any. What can be held against it are its
 neighbours: offsets increase through a file, and stay between the base of its segment and that of the next. A batch
 that fits nowhere else, and exactly between its neighbours if it had another offset, is the one that is wrong. A run of
-batches that belongs, whole, into another segment was put here with its file.
+batches that belongs, whole, into another segment was put here with its file. Batches of one file that have only changed
+places are known by their offsets, which together leave no gap; a copy of another batch by its bytes.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tidelog.fsck.segment_scan import Batches, SegmentFacts
+from tidelog.fsck.segment_facts import Batches, SegmentFacts, span_of
 from tidelog.records.java import MAX_INT32
 
 __all__ = ["Layout", "Placed", "Run", "Shifted", "lay_out", "ordered_mask"]
@@ -51,7 +52,7 @@ class Layout(NamedTuple):
     """Where everything belongs."""
 
     in_place: list[Mask]  # per segment: which batches of its file stay in it as they are
-    moved: list[Placed]  # what belongs to another segment
+    moved: list[Placed]  # what belongs to another segment, or to another place in its own
     shifted: list[Shifted]  # what fills the hole it stands in, but for its offset
     out_of_order: list[tuple[int, int]]  # segment and batch: what fits nowhere
     misnamed: list[tuple[int, int]]  # segment, and the base offset that should be its name
@@ -61,33 +62,47 @@ class Layout(NamedTuple):
         return not self.moved and not self.shifted and not self.out_of_order and not self.misnamed
 
 
-def lay_out(segments: Sequence[SegmentFacts], closed_at: int | None = None) -> Layout:
-    """Find a place for every sound batch of a partition, whose log end was written down when it was closed."""
+def lay_out(
+    segments: Sequence[SegmentFacts],
+    closed_at: int | None = None,
+    is_copy: Callable[[SegmentFacts, int], bool] = lambda facts, batch: False,
+) -> Layout:
+    """Find a place for every sound batch of a partition, whose log end was written down when it was closed.
+
+    `is_copy` tells whether a batch of a segment is the copy of another one, which has the same offset.
+    """
     in_place: list[Mask] = []
     shifted: list[Shifted] = []
     strange: list[Run] = []
+    moved: list[Placed] = []
     out_of_order: list[tuple[int, int]] = []
     bases, misnamed = _right_bases(segments)
     for number, facts in enumerate(segments):
         low, high = _range_of(bases, number)
         batches = facts.batches
-        fits = (batches["first"] >= low) & (batches["last"] < high)
+        outside = _outside(batches, low, high)
+        fits = ~outside
         behind = closed_at if number + 1 == len(segments) else high
         is_longer = closed_at is not None and number + 1 == len(segments) and facts.next_offset > closed_at
         if not fits.all() or is_longer or (batches["first"][1:] <= batches["last"][:-1]).any():
-            for batch, offset in _shifted_in(facts, low, behind):
-                fits[batch] = False
-                shifted.append(Shifted(number, batch, offset))
-            is_shifted = {one.batch for one in shifted if one.segment == number}
+            if _are_all_there(batches, low, behind):
+                suspects = []
+                displaced = set(np.flatnonzero(~ordered_mask(batches["first"], batches["last"])).tolist())
+            else:
+                suspects = [one for one in _shifted_in(facts, low, behind) if not is_copy(facts, one[0])]
+                displaced = _exchanged(batches, suspects)
+                suspects = [one for one in suspects if one[0] not in displaced]
+            moved += [Placed(Run(number, batch, batch + 1), number) for batch in sorted(displaced)]
+            shifted += [Shifted(number, batch, offset) for batch, offset in suspects]
+            is_shifted = [batch for batch, _ in suspects]
+            fits[[*displaced, *is_shifted]] = False
             inside = np.flatnonzero(fits)
             is_ordered = ordered_mask(batches["first"][inside], batches["last"][inside])
             fits[inside[~is_ordered]] = False
             out_of_order += [(number, int(batch)) for batch in inside[~is_ordered]]
-            outside = (batches["first"] < low) | (batches["last"] >= high)
-            outside[list(is_shifted)] = False
+            outside[[*displaced, *is_shifted]] = False
             strange += [Run(number, start, stop) for start, stop in _runs(outside)]
         in_place.append(fits)
-    moved = []
     for run in strange:
         target = _place_for(run, segments, bases, in_place)
         if target is None:
@@ -112,7 +127,7 @@ def _right_bases(segments: Sequence[SegmentFacts]) -> tuple[list[int], list[tupl
         reached = segments[number - 1].next_offset - 1 if number and len(segments[number - 1].batches) else -1
         following = bases[number + 1] if number + 1 < len(bases) else _NOWHERE
         is_wrong = first < bases[number] or reached >= bases[number]
-        if is_wrong and reached < first and last < following and (number == 0 or bases[number - 1] < first):
+        if is_wrong and reached < first <= last < following and (number == 0 or bases[number - 1] < first):
             bases[number] = first
             misnamed.append((number, first))
     return bases, misnamed
@@ -136,11 +151,41 @@ def _shifted_in(facts: SegmentFacts, low: int, high: int | None) -> list[tuple[i
     return [(int(batch), int(before[batch])) for batch in suspects]
 
 
+def _are_all_there(batches: Batches, low: int, behind: int | None) -> bool:
+    """Whether the offsets of a file leave no gap up to those of the next file, in whatever order its batches stand."""
+    order = np.argsort(batches["first"])
+    first, last = batches["first"][order], batches["last"][order]
+    if not len(batches) or int(first[0]) < low:
+        return False
+    if int(first[0]) != low if behind is None else int(last[-1]) + 1 != behind:
+        return False
+    return bool((first[1:] == last[:-1] + 1).all())
+
+
+def _exchanged(batches: Batches, suspects: Sequence[tuple[int, int]]) -> set[int]:
+    """Of batches that fill the hole they stand in, those whose offsets are the holes of one another."""
+    holes = {batch: (offset, span_of(batches[batch])) for batch, offset in suspects}
+    claims = {batch: (int(batches["first"][batch]), span) for batch, (_, span) in holes.items()}
+    while wrong := [
+        batch for batch in holes if claims[batch] not in holes.values() or holes[batch] not in claims.values()
+    ]:
+        for batch in wrong:
+            del holes[batch], claims[batch]
+    return set(holes)
+
+
 def _range_of(bases: Sequence[int], number: int) -> tuple[int, int]:
     """The offsets that belong to a segment."""
     base = bases[number]
     following = bases[number + 1] if number + 1 < len(bases) else _NOWHERE
     return base, min(following, base + MAX_INT32 + 1)
+
+
+def _outside(batches: Batches, low: int, high: int) -> Mask:
+    """Which batches claim offsets that do not belong to a segment, or more than 64 bits can hold."""
+    first, last = batches["first"], batches["last"]
+    outside: Mask = (first < low) | (last >= high) | (last < first)
+    return outside
 
 
 def _runs(which: Mask) -> list[tuple[int, int]]:

@@ -61,7 +61,9 @@ CODES: dict[str, Code] = {
     "LOG-OFFSET": Code(ERROR, "the offset of a batch is damaged, and its neighbours tell the right one", _MEND),
     "LOG-ORDER": Code(ERROR, "a batch whose offsets do not lie between those of its neighbours", _CUT),
     "LOG-RANGE": Code(
-        ERROR, "a batch whose offsets belong to another segment", f"{_REPAIR} moves it to the segment it belongs to"
+        ERROR,
+        "a batch whose offsets belong to another segment, or to another place in its own",
+        f"{_REPAIR} moves it to where it belongs",
     ),
     "LOG-GAP": Code(
         WARNING,

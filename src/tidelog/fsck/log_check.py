@@ -9,6 +9,7 @@ import numpy as np
 from tidelog.fsck.batch_order import Layout
 from tidelog.fsck.findings import Severity
 from tidelog.fsck.notes import Notes
+from tidelog.fsck.segment_facts import span_of
 from tidelog.fsck.segment_scan import Batches, Damage, SegmentFacts
 from tidelog.records.batch import MAGIC
 
@@ -63,11 +64,12 @@ def note_layout(notes: Notes, segments: Sequence[SegmentFacts], layout: Layout) 
     """Batches that stand in the wrong place."""
     for placed in layout.moved:
         batches = placed.run.of(segments)
-        target = segments[placed.segment]
+        is_own = placed.segment == placed.run.segment
+        where = "another place in this file" if is_own else f"the segment {segments[placed.segment].base_offset}"
         first, last = int(batches["first"][0]), int(batches["last"][-1])
         notes.add(
             "LOG-RANGE", segments[placed.run.segment].path,
-            f"{len(batches)} batches with the offsets {first} to {last} belong to the segment {target.base_offset}",
+            f"{len(batches)} batches with the offsets {first} to {last} belong to {where}",
             position=int(batches["position"][0]), size=int(batches["size"].sum()), offsets=(first, last),
         )  # fmt: skip
     for segment, base in layout.misnamed:
@@ -77,7 +79,7 @@ def note_layout(notes: Notes, segments: Sequence[SegmentFacts], layout: Layout) 
         row = facts.batches[batch]
         notes.add(
             "LOG-OFFSET", facts.path, f"the offset {row['first']} is wrong: between its neighbours it must be {offset}",
-            position=int(row["position"]), size=8, offsets=(offset, offset + int(row["last"] - row["first"])),
+            position=int(row["position"]), size=8, offsets=(offset, offset + span_of(row)),
         )  # fmt: skip
     by_segment: dict[int, list[int]] = {}
     for number, batch in layout.out_of_order:
@@ -86,10 +88,11 @@ def note_layout(notes: Notes, segments: Sequence[SegmentFacts], layout: Layout) 
         facts = segments[number]
         for batch in wrong[:_MANY]:
             row = facts.batches[batch]
-            message = f"offsets {row['first']} to {row['last']} do not fit between those of the neighbours"
+            first, last = int(row["first"]), int(row["first"]) + span_of(row)
+            message = f"offsets {first} to {last} do not fit between those of the neighbours"
             notes.add(
                 "LOG-ORDER", facts.path, message, position=int(row["position"]), size=int(row["size"]),
-                offsets=(int(row["first"]), int(row["last"])),
+                offsets=(first, last),
             )  # fmt: skip
         if len(wrong) > _MANY:
             row = facts.batches[wrong[_MANY]]

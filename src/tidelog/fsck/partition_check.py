@@ -17,6 +17,7 @@ from tidelog.fsck.places import PartitionPlace
 from tidelog.fsck.producer_check import SnapshotCheck
 from tidelog.fsck.quarantine import Notice
 from tidelog.fsck.root_files import LogEnds, RootFiles
+from tidelog.fsck.segment_facts import Batches, span_of
 from tidelog.fsck.segment_scan import Damage, SegmentFacts, scan_segment
 from tidelog.fsck.txn_check import TxnReplay, check_txn_index, note_lost_markers
 from tidelog.log.checkpoints import read_epochs
@@ -113,7 +114,7 @@ class PartitionCheck:
                 behind.append(int(facts.batches["last"][which].max()) + 1)
         for segment, batch, offset in self.layout.shifted:
             row = self.segments[segment].batches[batch]
-            behind.append(offset + int(row["last"] - row["first"]) + 1)
+            behind.append(offset + span_of(row) + 1)
         behind += [int(placed.run.of(self.segments)["last"].max()) + 1 for placed in self.layout.moved]
         return LogEnds(self.segments[0].base_offset, max(behind))
 
@@ -122,7 +123,7 @@ class PartitionCheck:
     def finish(self, segments: Sequence[SegmentFacts]) -> None:
         """Look at everything, now that the segments have been read."""
         self.segments = sorted([*segments, *self._unread_segments()], key=lambda facts: facts.base_offset)
-        self.layout = lay_out(self.segments, self._closed_at)
+        self.layout = lay_out(self.segments, self._closed_at, self._is_copy)
         self.is_compacted = self._was_cleaned() or any(facts.looks_compacted for facts in self.segments)
         self._check_names()
         self._check_metadata()
@@ -341,6 +342,23 @@ class PartitionCheck:
         snapshots.note_missing(has_producers=has_producers, is_clean=self._is_clean)
         if self._deep and known:
             snapshots.compare(log_start=max(self.log_start or 0, first), is_compacted=self.is_compacted)
+
+    def _is_copy(self, facts: SegmentFacts, number: int) -> bool:
+        """Whether a batch has another with the same offset and the same bytes."""
+        batch = facts.batches[number]
+        data = self._bytes_of(facts, batch)
+        for other in self.segments:
+            batches = other.batches
+            is_alike = (batches["first"] == batch["first"]) & (batches["size"] == batch["size"])
+            if other is facts:
+                is_alike[number] = False
+            if any(self._bytes_of(other, one) == data for one in batches[is_alike]):
+                return True
+        return False
+
+    def _bytes_of(self, facts: SegmentFacts, batch: Batches) -> bytes:
+        with opened(self._fs.open(facts.path)) as file:
+            return file.read(int(batch["position"]), int(batch["size"]))
 
     def _transaction_indexes(self) -> dict[int, tuple[str, bytes | None]]:
         """Path and content by base offset."""

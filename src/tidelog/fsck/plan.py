@@ -25,6 +25,7 @@ from tidelog.fsck.index_configs import DEFAULT, Given, IndexConfig, IndexConfigs
 from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.fsck.rehearsal import is_local
 from tidelog.fsck.root_plan import RootPlan, plan_root
+from tidelog.fsck.segment_facts import span_of
 from tidelog.fsck.segment_scan import SegmentFacts
 from tidelog.fsck.topic_ids import known_topic_id
 from tidelog.log.checkpoints import EpochEntry
@@ -313,7 +314,7 @@ def _plan_log(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Finding], 
         path = segments[shifted.segment].path
         why = f"the offset {row['first']} at {row['position']} becomes {shifted.offset}"
         # The field holds the first offset of a batch; of an entry of the old formats it holds the last.
-        offset = shifted.offset + (int(row["last"] - row["first"]) if row["magic"] < MAGIC else 0)
+        offset = shifted.offset + (span_of(row) if row["magic"] < MAGIC else 0)
         plan.mends.append(Mend(path, int(row["position"]), offset.to_bytes(8, "big"), "LOG-OFFSET", why))
     for wrong in one.wrong_epochs:
         row = segments[wrong.segment].batches[wrong.batch]
@@ -380,7 +381,8 @@ def _cuts(number: int, one: PartitionCheck) -> Iterator[Cut]:
     for segment, batch in layout.out_of_order:
         if segment == number:
             row = facts.batches[batch]
-            why = f"offsets {row['first']} to {row['last']} do not fit between those of the neighbours"
+            to = int(row["first"]) + span_of(row)
+            why = f"offsets {row['first']} to {to} do not fit between those of the neighbours"
             pieces.append((int(row["position"]), int(row["size"]), "LOG-ORDER", why))
     kept = facts.batches[layout.in_place[number]]
     following = segments[number + 1].base_offset if number + 1 < len(segments) else None

@@ -10,7 +10,7 @@ from tidelog.log.batch_info import BatchInfo
 from tidelog.records.batch import MAGIC
 from tidelog.records.control import EndTxnMarker
 
-__all__ = ["Batches", "Damage", "ProducerStep", "SegmentFacts"]
+__all__ = ["Batches", "Damage", "ProducerStep", "SegmentFacts", "span_of"]
 
 _NUMBER_OF = {name: number for number, name in enumerate(COLUMNS)}
 _HAS_DELETE_HORIZON = 0x40
@@ -63,6 +63,11 @@ class Batches:
         """Which columns' entries these batches are."""
         numbers = np.arange(self._columns.shape[1])
         return numbers if self._which is None else numbers[self._which]
+
+
+def span_of(batch: Batches) -> int:
+    """How far the last offset of one batch lies behind its first, also where 64 bits do not hold the last."""
+    return (int(batch["last"]) - int(batch["first"])) % (1 << 64)
 
 
 class Damage(NamedTuple):

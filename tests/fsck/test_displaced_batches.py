@@ -1,0 +1,124 @@
+"""Batches that stand where another one belongs: they go where their offsets say, and are never given another's."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.fsck.roots_on_disk import a_root, contents, segment
+from tests.fsck.test_check import batch_starts
+from tests.fsck.test_repair import manifest, offsets_in, repaired
+from tests.fsck.test_segment_scan import scanned
+from tidelog.fsck import RepairResult
+from tidelog.fsck.batch_order import lay_out
+from tidelog.records import NewRecord, build_batch
+
+LARGEST_OFFSET = (1 << 63) - 1
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return a_root(tmp_path)
+
+
+def batches_in(log: Path) -> list[bytes]:
+    starts, data = batch_starts(log), log.read_bytes()
+    return [data[start:end] for start, end in zip(starts, [*starts[1:], len(data)], strict=False) if end > start]
+
+
+def codes_in(result: RepairResult) -> set[str]:
+    return {finding.code for finding in result.before.findings}
+
+
+@pytest.mark.parametrize("partition", ["orders-0", "orders-1", "old-0"])
+@pytest.mark.parametrize(("one", "two"), [(0, 1), (1, 2), (0, -1), (1, -2)])
+def test_batches_that_changed_places_within_a_file_are_put_back(root: Path, partition: str, one: int, two: int) -> None:
+    log = segment(root, 1, partition=partition)
+    before, batches = contents(root), batches_in(log)
+    batches[one], batches[two] = batches[two], batches[one]
+    log.write_bytes(b"".join(batches))
+    result = repaired(root)
+    assert result.is_clean
+    assert contents(root)[f"{partition}/{log.name}"] == before[f"{partition}/{log.name}"]
+    assert not [entry for entry in manifest(result) if str(entry["file"]).endswith(".log")]
+
+
+def test_batches_of_one_size_that_changed_places_beside_other_damage_keep_their_offsets(root: Path) -> None:
+    """Each fills the hole that the other has left, and no offset is damaged."""
+    log = segment(root)
+    batches = batches_in(log)
+    wanted = [offset for offset in offsets_in(log) if offset not in (6, 7)]
+    batches[1], batches[5] = batches[5], batches[1]  # one record each
+    batches[3] = batches[3][:-1] + b"\xff"
+    log.write_bytes(b"".join(batches))
+    assert "LOG-OFFSET" not in codes_in(result := repaired(root))
+    assert result.is_clean
+    assert offsets_in(log) == wanted
+
+
+def test_a_segment_behind_another_in_the_same_file_is_a_copy(root: Path) -> None:
+    """Together they leave no gap; but the offsets of the first belong to the file before."""
+    before = contents(root)
+    log = segment(root, 1)
+    log.write_bytes(log.read_bytes() + segment(root).read_bytes())
+    assert repaired(root).is_clean
+    assert contents(root)[f"orders-0/{log.name}"] == before[f"orders-0/{log.name}"]
+
+
+def test_a_batch_that_was_written_over_another_is_not_given_its_offset(root: Path) -> None:
+    log = segment(root, 3)
+    batches = batches_in(log)
+    records = offsets_in(log)
+    lost = records[-2:]
+    copied = next(number for number, batch in enumerate(batches) if len(batch) == len(batches[-1]) and number < 8)
+    log.write_bytes(b"".join([*batches[:-1], batches[copied]]))
+    result = repaired(root)
+    assert result.is_clean
+    assert offsets_in(log) == [offset for offset in records if offset not in lost]
+    assert "LOG-OFFSET" not in codes_in(result)
+
+
+@pytest.mark.parametrize("number", [0, 2, -1])
+def test_an_offset_that_leaves_no_room_for_the_records_of_its_batch_is_put_right(root: Path, number: int) -> None:
+    """The last offset of such a batch is no number of 64 bits: it must not pass for a small one."""
+    log = segment(root, 1, partition="orders-1")
+    before = log.read_bytes()
+    start = batch_starts(log)[: len(batches_in(log))][number]
+    log.write_bytes(before[:start] + LARGEST_OFFSET.to_bytes(8, "big") + before[start + 8 :])
+    result = repaired(root)
+    assert result.is_clean
+    assert "LOG-OFFSET" in codes_in(result)
+    assert log.read_bytes() == before
+
+
+def test_where_the_neighbours_do_not_tell_it_such_a_batch_goes_to_the_quarantine(root: Path) -> None:
+    log = segment(root, partition="keys-0")
+    before = log.read_bytes()
+    damaged = LARGEST_OFFSET.to_bytes(8, "big") + before[8:]
+    log.write_bytes(damaged)
+    result = repaired(root)
+    assert result.is_clean
+    (entry,) = [one for one in manifest(result) if one["code"] == "LOG-ORDER" and str(one["file"]).endswith(".log")]
+    assert (Path(result.quarantine[0]) / str(entry["piece"])).read_bytes() == damaged
+
+
+@given(st.permutations(range(7)), st.lists(st.integers(1, 3), min_size=7, max_size=7), st.booleans())
+@example([0, 3, 2, 1, 4, 5, 6], [2] * 7, True)
+@example([0, 1, 6, 3, 4, 5, 2], [1] * 7, False)
+@settings(deadline=None)
+def test_in_whatever_order_all_batches_of_a_file_stand_each_gets_its_place(
+    order: list[int], counts: list[int], is_closed: bool
+) -> None:
+    batches, offset = [], 0
+    for count in counts:
+        records = [NewRecord(b"k", b"v", offset)] * count
+        batches.append(bytes(build_batch(records, base_offset=offset)))
+        offset += count
+    facts = scanned(b"".join(batches[number] for number in order))
+    layout = lay_out([facts], closed_at=offset if is_closed else None)
+    moved = [one for placed in layout.moved for one in placed.run.of([facts])["first"].tolist()]
+    kept = facts.batches[layout.in_place[0]]["first"].tolist()
+    assert (layout.shifted, layout.out_of_order) == ([], [])
+    assert kept == sorted(kept)
+    assert sorted([*kept, *moved]) == sorted(facts.batches["first"].tolist())
