@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from tests.fsck.roots_on_disk import a_root, contents, flip, segment
+from tests.fsck.world import world
 from tests.golden import corpus
 from tidelog.errors import InvalidRequestError
 from tidelog.fsck import CODES, Report, Severity, check
+from tidelog.fsck.places import find_places
 from tidelog.log import LogConfig, ManualClock, UnifiedLog
 from tidelog.log.files import join
 from tidelog.log.locks import lock_path
+from tidelog.log.offline_root import OfflineRoot
 from tidelog.records import NewRecord, read_batches
 from tidelog.records.checksum import crc32c_of
 
@@ -404,3 +407,18 @@ def test_a_pipe_under_the_name_of_a_file_is_told_and_nobody_waits_for_it(root: P
 def test_a_lock_that_is_a_pipe_keeps_nobody_waiting(root: Path) -> None:
     os.mkfifo(root / ".lock")
     assert check(str(root)).is_clean
+
+
+@pytest.mark.parametrize("name", ["notes", "recovery-point-offset-checkpoint", "orders-0/leader-epoch-checkpoint"])
+def test_a_link_that_leads_to_itself_keeps_nothing_else_from_being_checked(root: Path, name: str) -> None:
+    (root / name).unlink(missing_ok=True)
+    (root / name).symlink_to(root / name)
+    flip(segment(root), 70)
+    assert "LOG-CRC" in check(str(root)).codes()
+
+
+def test_an_empty_name_is_refused_and_no_disk_is_looked_through() -> None:
+    """What a variable holds that was never set, as in `tidelog fsck --repair "$LOGS"`."""
+    for look in (lambda: find_places(world(), [""]), lambda: OfflineRoot("", fs=world())):
+        with pytest.raises(InvalidRequestError, match="the name of a directory is empty"):
+            look()

@@ -266,3 +266,10 @@ def test_a_directory_of_other_things_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "r" / "orders-0", {"value": [b"1"]})
     with pytest.raises(InvalidRequestError, match="is a file"):
         load(tmp_path / "letter.txt", {"value": [b"1"]})
+
+
+def test_an_empty_name_is_not_the_directory_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidRequestError, match="the name of a directory is empty"):
+        load_table([pa.RecordBatch.from_pydict({"value": [b"v"]})], "", "orders")
+    assert not list(tmp_path.iterdir())

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tidelog.errors import InvalidRequestError, InvalidTopicError, StorageError
 from tidelog.fsck.rehearsal import is_local
-from tidelog.log.files import ReadFileSystem, join, parent_of
+from tidelog.log.files import ReadFileSystem, ensure_named, join, parent_of
 from tidelog.log.names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK_CHECKPOINT,
@@ -69,7 +69,7 @@ def find_places(fs: ReadFileSystem, paths: Sequence[str]) -> list[RootPlace]:
     However often, and under however many names, a root or a partition is given: it is looked at once.
     """
     found: dict[str, RootPlace] = {}
-    for path in paths:
+    for path in map(ensure_named, paths):
         path = os.path.abspath(path) if path.rpartition("/")[2] in _PLACES_BY_DOTS else path.rstrip("/") or "/"
         stat = fs.stat(path)
         if stat is None or not stat.is_directory:

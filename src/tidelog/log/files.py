@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
-from tidelog.errors import LogClosedError, StorageError, TooManyFilesError
+from tidelog.errors import InvalidRequestError, LogClosedError, StorageError, TooManyFilesError
 from tidelog.records.varint import Buffer
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "ReadFile",
     "ReadFileSystem",
     "WriteFile",
+    "ensure_named",
     "join",
     "no_turning_back",
     "parent_of",
@@ -130,6 +131,13 @@ class FileSystem(ReadFileSystem, Protocol):
 def join(directory: str, name: str) -> str:
     """The path of a name in a directory."""
     return f"{directory.rstrip('/')}/{name}"
+
+
+def ensure_named(path: str) -> str:
+    """A path that is not empty: a variable that was never set must not mean this directory, or all of a disk."""
+    if not path:
+        raise InvalidRequestError("the name of a directory is empty: name a log directory, or . for this one")
+    return path
 
 
 def parent_of(path: str) -> str:

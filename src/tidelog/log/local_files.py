@@ -163,6 +163,8 @@ class LocalFileSystem:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except _REFUSALS as error:
+            if isinstance(error, OSError) and error.errno == errno.ELOOP:
+                return None  # a link that leads to itself leads to nothing, as Java sees it too
             raise storage_error(path, error) from error
         is_directory = stat.S_ISDIR(found.st_mode)
         return FileStat(0 if is_directory else found.st_size, found.st_mtime_ns // 1_000_000, is_directory)

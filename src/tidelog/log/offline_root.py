@@ -24,7 +24,7 @@ from tidelog.errors import InvalidRequestError, InvalidTopicError, LockedError, 
 from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.config import LogConfig
-from tidelog.log.files import FileLock, FileStat, FileSystem, join, read_whole, write_atomically
+from tidelog.log.files import FileLock, FileStat, FileSystem, ensure_named, join, read_whole, write_atomically
 from tidelog.log.local_files import LocalFileSystem, storage_error
 from tidelog.log.names import (
     CLEAN_SHUTDOWN,
@@ -57,7 +57,7 @@ class OfflineRoot:
         self, path: str, *, fs: FileSystem | None = None, clock: Clock | None = None, dry_run: bool = False
     ) -> None:
         fs = LocalFileSystem() if fs is None else fs
-        self.path = path.rstrip("/") or "/"
+        self.path = ensure_named(path).rstrip("/") or "/"
         self.clock = SystemClock() if clock is None else clock
         self.is_dry_run = dry_run
         self._disk = fs

@@ -22,7 +22,7 @@ from tidelog.errors import InvalidRequestError, InvalidTopicError, LockedError, 
 from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint, read_epochs
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
-from tidelog.log.files import FileLock, FileSystem, join, parent_of, read_whole, write_atomically
+from tidelog.log.files import FileLock, FileSystem, ensure_named, join, parent_of, read_whole, write_atomically
 from tidelog.log.local_files import LocalFileSystem, storage_error
 from tidelog.log.manager.log_directories import DirectoryKind, list_directories
 from tidelog.log.manager.log_root import normal_path
@@ -68,7 +68,7 @@ class LoadRoot:
         rng: random.Random,
         on_notice: Callable[[str], None] = lambda sentence: None,
     ) -> None:
-        self.path = normal_path(path) if isinstance(fs, LocalFileSystem) else path.rstrip("/")
+        self.path = normal_path(ensure_named(path)) if isinstance(fs, LocalFileSystem) else path.rstrip("/")
         self.clock = clock
         self.there: frozenset[int] = frozenset()  # the partitions whose directories were there before
         self._topic = topic
