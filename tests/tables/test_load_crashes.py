@@ -17,6 +17,7 @@ import tidelog
 from tests.log.logs import NOW
 from tests.tables.loads import ADDED, ROWS, Values, load_here
 from tidelog.errors import StorageError, TidelogError
+from tidelog.fsck import check
 from tidelog.log import LogManager, ManualClock
 from tidelog.log.checkpoints import OffsetCheckpoint
 from tidelog.log.files import join, read_whole
@@ -157,6 +158,22 @@ def test_a_disk_that_refuses_once_leaves_everything_as_it_was(make: Callable[[],
         assert "taken back" not in str(told.value)
         assert tree(disk) == wanted, f"call {call} of {calls}: {disk.journal[-5:]}"
         judge(disk, before)
+
+
+def test_the_time_index_knows_the_largest_time_when_a_load_of_later_records_was_taken_back() -> None:
+    disk = SimulatedFileSystem(ManualClock(NOW))
+    load(disk, [{"value": [b"old" * 100] * 3, "timestamp": [NOW - 9] * 3}], partitions=1, configs={})
+    wanted = tree(disk)
+    later = [{"value": [b"new" * 100] * 50, "timestamp": [NOW] * 50}] * 30
+    calls = calls_of(lambda copy: load(copy, later, partitions=1, configs={}), disk.copy())
+    for call in range(calls // 3, calls, 5):
+        left = disk.copy()
+        left.fail({left.calls + call}, os.strerror(errno.ENOSPC), partly=True)
+        with pytest.raises(StorageError, match=os.strerror(errno.ENOSPC)):
+            load(left, later, partitions=1, configs={})
+        left.heal()
+        assert check(ROOT, deep=True, fs=left).codes() == set()
+        assert tree(left) == wanted
 
 
 def test_a_lock_that_cannot_be_removed_is_told_and_the_load_is_done() -> None:

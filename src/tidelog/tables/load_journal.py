@@ -25,13 +25,16 @@ from tidelog.log.names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
+    INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOAD_JOURNAL,
     LOG_START_CHECKPOINT,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
+    TIME_INDEX_SUFFIX,
     TopicPartition,
     check_partition,
+    file_name,
 )
 from tidelog.log.offline_root import OfflineRoot
 from tidelog.log.unified_log import UnifiedLog
@@ -203,8 +206,21 @@ def _restore_checkpoints(journal: LoadJournal) -> None:
 def _cut(journal: LoadJournal, number: int, note: PartitionNote, clock: Clock) -> None:
     if not note.has_topic_id:
         journal.fs.remove(join(journal.directory(number), PARTITION_METADATA))
+    with _recovered(journal, number, note, clock) as log:
+        if note.end is not None:
+            log.truncate_to(note.end)
+        log.tick()  # the files of segments that were cut off go now: nobody reads them
+        last = log.local.segments.active.base_offset
+    # The time that went with the cut may have been the only entry: made anew, the index knows the largest that is left.
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        journal.fs.remove(join(journal.directory(number), file_name(last, suffix)))
+    _recovered(journal, number, note, clock).close()
+
+
+def _recovered(journal: LoadJournal, number: int, note: PartitionNote, clock: Clock) -> UnifiedLog:
+    """The log of a partition, opened as after a crash."""
     starts = OffsetCheckpoint(journal.fs, join(journal.root, LOG_START_CHECKPOINT)).read()
-    with UnifiedLog.open(
+    return UnifiedLog.open(
         journal.directory(number),
         replace(LogConfig(), file_delete_delay_ms=0),
         recovery_point=max(note.recovery_point or 0, 0),
@@ -213,7 +229,4 @@ def _cut(journal: LoadJournal, number: int, note: PartitionNote, clock: Clock) -
         clock=clock,
         fs=journal.fs,
         lock=False,
-    ) as log:
-        if note.end is not None:
-            log.truncate_to(note.end)
-        log.tick()  # the files of segments that were cut off go now: nobody reads them
+    )
