@@ -356,6 +356,19 @@ def test_the_lock_of_a_repair_does_not_make_a_copy_a_root_that_lacks_its_identit
     assert [finding.code for finding in planned.left] == [finding.code for finding in done.left] == []
 
 
+def test_an_epoch_whose_first_batches_are_gone_keeps_its_start(root: Path) -> None:
+    """Nothing contradicts it; a compaction that was cut short leaves the same."""
+    checkpoint = root / "orders-0" / LEADER_EPOCH_CHECKPOINT
+    before = checkpoint.read_text()
+    for number in (0, 2):
+        flip(segment(root, number), 70)
+    assert check(str(root)).codes() & {"EPO-ENTRY", "EPO-START"} == set()
+    result = repaired(root)
+    assert result.is_clean
+    assert checkpoint.read_text() == before
+    assert check(str(root), deep=True).is_clean
+
+
 @pytest.mark.parametrize("inside", [1, 2])
 def test_an_epoch_that_begins_inside_a_batch_is_damage_of_the_checkpoint(root: Path, inside: int) -> None:
     checkpoint = root / "orders-0" / LEADER_EPOCH_CHECKPOINT

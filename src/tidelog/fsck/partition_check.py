@@ -279,7 +279,7 @@ class PartitionCheck:
         self.gaps = note_gaps(self.notes, self.segments, self.layout, rules)
         self.wrong_epochs = check_epochs(
             self.notes, self._fs, self.files.directory, self.segments, self.layout,
-            log_start=self.log_start, is_compacted=self.is_compacted, is_clean=is_clean,
+            log_start=self.log_start, is_clean=is_clean,
         )  # fmt: skip
 
     def _check_indexes(self, facts: SegmentFacts) -> None:
