@@ -50,6 +50,16 @@ def test_three_roots_of_unequal_length_give_each_record_once(tmp_path: Path) -> 
     assert logs["topic", 0].root == str(tmp_path / "broker-1")
 
 
+@pytest.mark.parametrize("names", [("whole", "short"), ("short", "whole")])
+def test_of_copies_that_end_alike_the_one_that_begins_first_is_read(tmp_path: Path, names: tuple[str, str]) -> None:
+    for name in names:
+        a_copy(tmp_path / name, 14)
+    for path in (tmp_path / "short" / "topic-0").glob("00000000000000000000.*"):
+        path.unlink()  # as retention does, sooner at one broker than at another
+    logs = tidelog.open([tmp_path / name for name in names])
+    assert [record.offset for record in logs["topic", 0].read()] == list(range(14))
+
+
 def test_the_highest_leader_epoch_goes_before_the_longest_log(tmp_path: Path) -> None:
     a_copy(tmp_path / "old", 20, epoch=1)
     a_copy(tmp_path / "new", 12, epoch=3)

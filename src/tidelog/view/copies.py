@@ -55,11 +55,12 @@ def chosen_first(copies: Sequence["PartitionView"], replica: str | None) -> "tup
     return tuple(sorted(copies, key=_rank))
 
 
-def _rank(view: "PartitionView") -> tuple[bool, int, int]:
-    """What is read before what: a copy that cannot be read comes last."""
+def _rank(view: "PartitionView") -> tuple[bool, int, int, int]:
+    """What is read before what: a copy that cannot be read comes last, one that begins later behind its equals."""
     copy = copy_of(view, is_chosen=False)
     epoch = -1 if copy.latest_epoch is None else copy.latest_epoch
-    return copy.log_end_offset is None, -epoch, -(copy.log_end_offset or 0)
+    start = view.log_start_offset if copy.problem is None else 0
+    return copy.log_end_offset is None, -epoch, -(copy.log_end_offset or 0), start
 
 
 def ensure_agreement(chosen: "PartitionView", others: Sequence["PartitionView"]) -> None:
