@@ -106,7 +106,7 @@ def print_lookups(console: Console, root: Path) -> None:
     console.print(f"offset {offset} of orders-0: {record.value.decode()}", soft_wrap=True)
     found = part.offset_for_time(FIRST_TIME_MS + 3_600_000)
     assert found is not None
-    console.print(f"an hour behind the first order: offset {found.offset}")
+    console.print(f"an hour after the first order: offset {found.offset}")
 
 
 def print_crash(console: Console, root: Path) -> None:

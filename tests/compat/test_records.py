@@ -627,7 +627,7 @@ DAMAGED = 1_200
 
 
 def damage(rng: random.Random, data: bytes | bytearray | memoryview, first: int = 0) -> bytearray:
-    """One to three changes at or behind `first`: bits, bytes, things gone and things put in."""
+    """One to three changes at or after `first`: bits, bytes, things gone and things put in."""
     damaged = bytearray(data)
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         if len(damaged) <= first:

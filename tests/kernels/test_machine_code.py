@@ -10,7 +10,7 @@ import pytest
 
 import tidelog
 from tidelog.kernels import catalogue, machine_code
-from tidelog.kernels.cache import CACHE_VARIABLE
+from tidelog.kernels.cache import CACHE_VARIABLE, cache_directory
 from tidelog.kernels.log_lines import write_lines
 from tidelog.kernels.standalone import StandaloneKernel
 
@@ -87,6 +87,15 @@ def test_without_a_private_folder_the_kernel_still_works(tmp_path: Path) -> None
     folder.chmod(0o777)  # anybody could put code there
     assert use(folder)[:2] == ["compiled", "42"]
     assert list(folder.iterdir()) == []
+
+
+def test_what_was_compiled_is_known_to_be_kept(filled: Path, tmp_path: Path) -> None:
+    assert machine_code.is_kept(filled, "__main__.total")
+    assert not machine_code.is_kept(filled, "__main__.other")
+    assert not write_lines.is_kept(tmp_path)
+    write_lines.compile()
+    directory = cache_directory()
+    assert directory is None or write_lines.is_kept(directory)
 
 
 def test_warming_up_includes_such_kernels() -> None:

@@ -430,7 +430,7 @@ def _identity(batch: RecordBatch) -> bytes:
 
 
 def check_lookups(log: UnifiedLog) -> None:
-    """Every offset leads to the first batch that ends at or behind it."""
+    """Every offset leads to the first batch that ends at or after it."""
     ends = [batch.last_offset for batch in batches_in(log)]
     at = 0
     for offset in range(log.log_start_offset, log.log_end_offset):

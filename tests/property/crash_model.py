@@ -67,7 +67,7 @@ class State(NamedTuple):
         return self._replace(batches=kept, start=min(self.start, offset), end=offset)
 
     def first_from(self, offset: int) -> int:
-        """The number of the first batch that ends at or behind an offset."""
+        """The number of the first batch that ends at or after an offset."""
         for number, batch in enumerate(self.batches):
             if batch.last_offset >= offset:
                 return number

@@ -165,7 +165,7 @@ class LogModel:
         return [batch for batch in self.present(first_base) if batch.last_offset < limit]
 
     def offset_for_time(self, segments: Sequence[int], timestamp_ms: int, limit: int) -> tuple[int, int] | None:
-        """Timestamp and offset of the first record at or behind a time, in the first segment that reaches it."""
+        """Timestamp and offset of the first record at or after a time, in the first segment that reaches it."""
         for batches in self._by_segment(segments):
             if batches and max(batch.max_timestamp_ms for batch in batches) >= timestamp_ms:
                 return _first(batches, timestamp_ms, self.log_start, limit)

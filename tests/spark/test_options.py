@@ -190,11 +190,14 @@ def test_topics_are_chosen(root: Path, options: dict[str, str], chosen: list[str
         ({"assign": '{"a":["b"]}'}, "assign is written"),
         ({"assign": '{"a":' * 100_000}, "assign is written .* and so on, 500000 characters"),
         ({"subscribe": "order"}, "no topic 'order' .* do you mean 'orders'"),
+        ({"assign": '{"orders":[0,7,9]}'}, "assign names orders-7, orders-9: there is no such partition"),
     ],
 )
 def test_a_wrong_choice_of_topics_is_refused(root: Path, options: dict[str, str], words: str) -> None:
     with refused(match=words):
-        TopicChoice.of(OptionValues(options)).choose(open_logs(root))
+        choice = TopicChoice.of(OptionValues(options))
+        choice.choose(open_logs(root))
+        choice.ensure_there(open_logs(root))
 
 
 def found(root: Path, options: dict[str, str]) -> dict[str, tuple[int, int]]:
@@ -225,7 +228,7 @@ def test_partitions_with_nothing_to_read_are_left_out(root: Path) -> None:
     "ending", [{}, {"endingOffsets": '{"orders":{"0":-1,"1":-1}}'}, {"endingTimestamp": "9000000000000"}]
 )
 def test_a_beginning_behind_the_latest_offset_is_refused(root: Path, ending: dict[str, str]) -> None:
-    with refused(match="orders-0 begins with 99, behind its end 40"):
+    with refused(match="startingOffsets begins orders-0 with 99, after its end 40"):
         found(root, {"startingOffsets": '{"orders":{"0":99,"1":7}}', **ending})
 
 

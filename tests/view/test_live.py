@@ -114,7 +114,7 @@ def test_only_valid_records_in_order_are_read_of_a_directory_that_changes(tmp_pa
             kept = set(range(after["deleted"][0], before["deleted"][1]))
             assert kept <= set(found["deleted", False])
             assert kept <= set(found["deleted", True])
-            # Compaction keeps the last of each key: one of a key must lie at or behind the last one there was before.
+            # Compaction keeps the last of each key: one of a key must lie at or after the last one there was before.
             last = before["compacted"][1]
             for committed in (False, True):
                 offsets = found["compacted", committed]

@@ -124,12 +124,13 @@ def _python_checks() -> Iterator[Check]:
     command = os.environ.get("PYSPARK_PYTHON")
     found = shutil.which(command or "python3")
     is_ours = found is not None and os.path.abspath(found) == os.path.abspath(sys.executable)
-    yield _worker(command, ours if is_ours else _probed(command or "python3"))
+    theirs = ours if is_ours else _probed(command or "python3")
+    yield _worker(command, theirs)
     if isinstance(ours, str):
         yield Check("packages", "problem", ours)
         return
     yield from (_package(name, bounds, ours["versions"][name]) for name, bounds in _WANTED.items())
-    yield _source(ours["modules"], ours["versions"])
+    yield _source(theirs if isinstance(theirs, dict) else ours)  # it is the workers' Python that Spark lets look for it
 
 
 def _probed(command: str) -> dict[str, Any] | str:
@@ -201,10 +202,12 @@ def _numbers(version: str) -> tuple[int, ...]:
     return (found + (0, 0, 0))[:3]
 
 
-def _source(modules: dict[str, Any], versions: dict[str, str | None]) -> Check:
+def _source(probe: dict[str, Any]) -> Check:
     """Whether Spark finds the source: it imports every `pyspark_*` module, and one that fails hides them all."""
+    modules: dict[str, Any] = probe["modules"]
+    versions: dict[str, str | None] = probe["versions"]
     if _is_missing(versions.get("pyspark")):
-        return Check('format("tidelog")', "problem", "not found: there is no pyspark")
+        return Check('format("tidelog")', "problem", "not found: workers have no pyspark")
     broken = [f"{name} ({found['error']})" for name, found in modules.items() if found and "error" in found]
     if broken:
         return Check(

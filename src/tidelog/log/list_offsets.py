@@ -8,8 +8,8 @@
     -6  earliest pending upload   likewise
 
 Any other time T: the first segment whose largest timestamp reaches T holds the answer or nobody does. In it the first
-record at or behind T, in the order of offsets, not below the log start. Timestamps need not be in order: the answer is
-the lowest offset of a candidate, not the candidate with the smallest time. What lies at or behind the reader's limit
+record at or after T, in the order of offsets, not below the log start. Timestamps need not be in order: the answer is
+the lowest offset of a candidate, not the candidate with the smallest time. What lies at or after the reader's limit
 is no answer.
 
 Kafka: UnifiedLog.fetchOffsetByTimestamp, Partition.fetchOffsetForTimestamp.

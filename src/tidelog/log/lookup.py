@@ -1,7 +1,7 @@
 """Finding an offset or a time in one segment. What a reader, `explain` and recovery do is this, and nothing else.
 
 By offset: the greatest index entry not above the target gives a position; from there batches are walked until one
-ends at or behind the target. By time: the greatest time-index entry not above the target gives an offset, that offset
+ends at or after the target. By time: the greatest time-index entry not above the target gives an offset, that offset
 a position, and from there the first batch whose largest timestamp reaches the target is opened.
 
 An index is a hint. The batch that an entry points to must be the batch the entry speaks of; if it is not, the entry is
@@ -112,7 +112,7 @@ class SegmentLookup:
         self._trace = trace
 
     def find_offset(self, target: int) -> BatchInfo | None:
-        """The first batch that ends at or behind `target`."""
+        """The first batch that ends at or after `target`."""
         batch = None
         for batch in self.batches_from(target):
             if self._trace is not None:
@@ -123,7 +123,7 @@ class SegmentLookup:
         return None
 
     def find_time(self, target_ms: int, first_offset: int) -> TimestampAndOffset | None:
-        """The first record, in the order of offsets, at or behind `target_ms` and not below `first_offset`."""
+        """The first record, in the order of offsets, at or after `target_ms` and not below `first_offset`."""
         batch = None
         for batch in self.batches_from(max(self._offset_before(target_ms), first_offset)):
             if self._trace is not None:

@@ -53,7 +53,7 @@ class OffsetEntries(IndexEntries[OffsetPosition]):
         return OffsetPosition(self.base_offset, 0) if found is None else self._checked(*found)
 
     def upper_bound(self, position: int) -> OffsetPosition | None:
-        """An entry that lies at or behind `position`, None if there is none: nothing before it has its offset.
+        """An entry that lies at or after `position`, None if there is none: nothing before it has its offset.
 
         It is the first such entry, but the second where the very first one lies at `position`, as in Kafka.
         """
@@ -131,7 +131,7 @@ class OffsetIndex(IndexFile):
         return self.reader().lookup(target)
 
     def upper_bound(self, position: int) -> OffsetPosition | None:
-        """An entry that lies at or behind `position`; None if there is none."""
+        """An entry that lies at or after `position`; None if there is none."""
         return self.reader().upper_bound(position)
 
     def truncate_to(self, offset: int) -> None:

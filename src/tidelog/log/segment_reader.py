@@ -153,7 +153,7 @@ class SegmentReader:
         return SegmentLookup(self.base_offset, log.file, log.size, self.offset_index, self.time_index, trace)
 
     def find_offset(self, target: int, trace: list[Step] | None = None) -> BatchInfo | None:
-        """The first batch that ends at or behind `target`."""
+        """The first batch that ends at or after `target`."""
         lookup = self.lookup(trace)
         found = lookup.find_offset(target)
         if lookup.wrong_index:
@@ -163,7 +163,7 @@ class SegmentReader:
     def find_time(
         self, target_ms: int, first_offset: int, trace: list[Step] | None = None
     ) -> TimestampAndOffset | None:
-        """The first record at or behind `target_ms` and not below `first_offset`."""
+        """The first record at or after `target_ms` and not below `first_offset`."""
         lookup = self.lookup(trace)
         found = lookup.find_time(target_ms, first_offset)
         self._note_wrong_index(lookup)

@@ -391,7 +391,7 @@ class UnifiedLog:
         *,
         trace: list[Step] | None = None,
     ) -> TimestampAndOffset | None:
-        """The first record at or behind a time, as a broker answers; the specials -1 to -6 as in list_offsets.py."""
+        """The first record at or after a time, as a broker answers; the specials -1 to -6 as in list_offsets.py."""
         self._ensure_usable()
         ensure_isolation(isolation)
         return self.local.looking_again(lambda: offset_for_time(self, timestamp_ms, isolation, trace))

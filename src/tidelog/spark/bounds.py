@@ -3,7 +3,7 @@
     Bound.starting(values)   "earliest"            a Bound, on the driver, from the options alone
     ranges(...)              [23, 50) of orders-0  offsets, from what lies in the directories now
 
-As in Spark's Kafka source a time stands for an offset, that of the first record at or behind it: rows behind that one
+As in Spark's Kafka source a time stands for an offset, that of the first record at or after it: rows behind that one
 are there whatever their own time is. In offsets given by partition -1 is the latest, -2 the earliest.
 """
 
@@ -104,7 +104,9 @@ class Bound(NamedTuple):
             )
         for partition, offset in first.items():
             if offset > limit[partition] >= 0:
-                raise InvalidRequestError(f"{partition} begins with {offset}, behind its end {limit[partition]}")
+                raise InvalidRequestError(
+                    f"{self.option} begins {partition} with {offset}, after its end {limit[partition]}"
+                )
 
     def offsets(self, logs: LogDirView, chosen: Sequence[TopicPartition], reach: Reach) -> dict[TopicPartition, int]:
         """The offset of each partition."""
@@ -133,7 +135,7 @@ class Bound(NamedTuple):
             return found.offset
         if not self.late_is_latest and time_ms != LATEST:
             raise InvalidRequestError(
-                f"{self.option}: no record of {partition.topic_partition} is at or behind {time_ms}; "
+                f"{self.option}: no record of {partition.topic_partition} is at or after {time_ms}; "
                 "startingOffsetsByTimestampStrategy=latest begins with its end"
             )
         return limit
@@ -157,7 +159,9 @@ def ranges(
     found = []
     for partition in chosen:
         if first[partition] > limit[partition]:
-            raise InvalidRequestError(f"{partition} begins with {first[partition]}, behind its end {limit[partition]}")
+            raise InvalidRequestError(
+                f"{starting.option} begins {partition} with {first[partition]}, after its end {limit[partition]}"
+            )
         found.append(kept(OffsetRange(partition, first[partition], limit[partition]), logs[partition], reach, on_loss))
     return [one for one in found if one.first < one.limit]
 

@@ -59,7 +59,9 @@ class RowInput(NamedTuple):
                 if name in found:
                     raise InvalidRequestError(f"there are two columns {name!r}")
                 if not _fits(name, field.dataType):
-                    raise InvalidRequestError(f"column {name!r} is {_TYPES[name]}, not {field.dataType.simpleString()}")
+                    raise InvalidRequestError(
+                        f"column {name!r} is {_TYPES[name]}, not {field.dataType.simpleString()}: cast it"
+                    )
                 found[name] = position
             elif name not in _PASSED_OVER:
                 unknown.append(field.name)

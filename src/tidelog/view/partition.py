@@ -340,7 +340,7 @@ class PartitionView:
         return TimedPartition(self).looking_again(lambda log: log.first_offset_reaching(timestamp_ms))
 
     def offset_for_time(self, timestamp_ms: int, isolation: Isolation = Isolation.LOG_END) -> TimestampAndOffset | None:
-        """The first record at or behind a time, as a broker answers; -1 to -6 have their meaning (list_offsets.py)."""
+        """The first record at or after a time, as a broker answers; -1 to -6 have their meaning (list_offsets.py)."""
         ensure_isolation(isolation)
         self.ensure_copies_agree()
         if timestamp_ms == MAX_TIMESTAMP and not self.segments:

@@ -73,7 +73,7 @@ def _cut(stretch: Stretch, max_bytes: int | None) -> Iterator[Stretch]:
 
 
 def _batch_behind(stretch: Stretch, position: int) -> BatchInfo | None:
-    """A sound batch of a stretch at or behind a position: by the index, or if that does not help by walking there."""
+    """A sound batch of a stretch at or after a position: by the index, or if that does not help by walking there."""
     reader = stretch.reader
     try:
         entry = reader.offset_index.upper_bound(position)
@@ -94,7 +94,7 @@ def _batch_behind(stretch: Stretch, position: int) -> BatchInfo | None:
 
 
 def _cuts(stretch: Stretch, start: int, position: int) -> Iterator[BatchInfo]:
-    """The batches at or behind a position that a piece can begin with, found by walking from `start` on.
+    """The batches at or after a position that a piece can begin with, found by walking from `start` on.
 
     They are sound, and their offsets are wanted and lie between those of their neighbours. A first offset is under no
     checksum: a cut at one that is wrong would leave out the batches that it passes over.

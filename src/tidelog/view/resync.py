@@ -58,7 +58,7 @@ class Resync:
         return self._base_offset <= first <= last <= self._base_offset + MAX_INT32
 
     def next_sound(self, start: int, *, legacy: bool) -> int | None:
-        """The position of the first sound batch at or behind `start`; entries of the old formats only if wished."""
+        """The position of the first sound batch at or after `start`; entries of the old formats only if wished."""
         while self._size - start > HEADER_SIZE_UP_TO_MAGIC:
             data = self._file.read(start, _CHUNK)
             for candidate in self._candidates(np.frombuffer(data, np.uint8), start, legacy).tolist():

@@ -59,7 +59,7 @@ class TimedPartition:
         return None
 
     def first_offset_reaching(self, timestamp_ms: int) -> int | None:
-        """The first offset, not below the log start, of a record at or behind a time; None if there is none.
+        """The first offset, not below the log start, of a record at or after a time; None if there is none.
 
         A broker asks one segment, the first whose largest time reaches it. That may lie below the log start, or have
         no times but that of its file; here the next one is asked.

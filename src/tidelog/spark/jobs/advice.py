@@ -213,8 +213,8 @@ def _partitioner(topic: TopicProfile) -> Iterator[Advice]:
         yield Advice(
             topic.name, "know", "partitioner",
             f"{share(facts.misplaced / keyed)} of the keyed records are not where Kafka's default partitioner puts "
-            f"them among {len(topic.partitions)} partitions: partitions were added, or producers choose by themselves. "
-            "Looking a key up in one partition would miss records.",
+            f"them among {len(topic.partitions)} partitions: partitions were added, or producers choose otherwise, as "
+            "librdkafka does. Looking a key up in one partition would miss records.",
         )  # fmt: skip
     else:
         yield Advice(topic.name, "good", "partitioner", "Every key is where Kafka's default partitioner puts it.")
