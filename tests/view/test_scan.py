@@ -1,5 +1,6 @@
 """Scans give what the records path reads, for every log, every bound and every way to cut."""
 
+import inspect
 import pickle
 import re
 from datetime import UTC, date, datetime, timedelta
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tidelog
 from tests.golden import corpus
 from tests.golden.test_records import TRANSACTIONAL, like_expected
 from tests.log.logs import NOW
@@ -21,8 +23,8 @@ from tests.view.scans import COLUMNS, rows_read, rows_scanned, scan_of, some, vi
 from tidelog.errors import InvalidRequestError, TidelogError
 from tidelog.records import Codec, Header, NewRecord, Record
 from tidelog.view.pieces import read_piece
-from tidelog.view.request import time_ms
-from tidelog.view.scan import Scan
+from tidelog.view.request import Request, time_ms
+from tidelog.view.scan import Scan, ScanOptions
 
 # -- against the records path ------------------------------------------------------------------------------------------
 
@@ -250,3 +252,22 @@ def test_a_partition_that_is_not_there_is_named(tmp_path: Path) -> None:
     log = write_log(tmp_path, [("put", Codec.NONE, some(1))])
     with pytest.raises(InvalidRequestError, match="no partition 7; there are 0"):
         scan_of(log, partitions=7).to_table()
+
+
+def test_an_option_that_there_is_not_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    logs = tidelog.open(tmp_path)
+    with pytest.raises(TypeError, match="a scan has no option 'partition'; do you mean 'partitions'"):
+        logs.scan("orders", partition=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="a scan has no option 'x'; known are columns, verify"):
+        logs["orders", 0].scan(x=1)  # type: ignore[call-arg]
+
+
+def test_the_options_of_a_scan_are_those_of_what_it_is_made_by() -> None:
+    named = [
+        parameter.name
+        for made_by in (Scan.of, Request.of)
+        for parameter in inspect.signature(made_by).parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    assert list(ScanOptions.__annotations__) == named

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from tidelog.errors import InvalidRequestError
 from tidelog.log.names import TopicPartition
@@ -12,7 +12,7 @@ from tidelog.view.partition import PartitionView
 from tidelog.view.root import PartitionDirectory, RootView
 
 if TYPE_CHECKING:
-    from tidelog.view.scan import Scan
+    from tidelog.view.scan import Scan, ScanOptions
 
 __all__ = ["LogDirView"]
 
@@ -145,7 +145,7 @@ class LogDirView:
 
     # -- tables --------------------------------------------------------------------------------------------------
 
-    def scan(self, topics: str | Sequence[str] | None = None, **options: Any) -> "Scan":
+    def scan(self, topics: str | Sequence[str] | None = None, **options: "Unpack[ScanOptions]") -> "Scan":
         """The records of some topics, or of all, as Arrow batches; the options are those of `Scan.of`."""
         from tidelog.view.scan import Scan
 

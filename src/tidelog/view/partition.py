@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, Unpack
 
 from tidelog.errors import CheckpointError, InvalidRequestError, StorageError
 from tidelog.log.checkpoints import EpochEntry, read_epochs
@@ -39,7 +39,7 @@ from tidelog.view.transactions import Transactions
 
 if TYPE_CHECKING:
     from tidelog.view.explain import Explanation
-    from tidelog.view.scan import Scan
+    from tidelog.view.scan import Scan, ScanOptions
 
 __all__ = ["EndBound", "PartitionView"]
 
@@ -355,7 +355,7 @@ class PartitionView:
 
         return explain(self, offset=offset, time=time, isolation=isolation)
 
-    def scan(self, **options: Any) -> "Scan":
+    def scan(self, **options: "Unpack[ScanOptions]") -> "Scan":
         """The records as Arrow batches, looked at anew with every reading; the options are those of `Scan.of`."""
         from tidelog.view.scan import Scan
 

@@ -11,26 +11,48 @@ that it sees what was appended meanwhile; `pinned()` keeps to one look.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from difflib import get_close_matches
 from itertools import islice
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypedDict
 
 import pyarrow as pa
 
 from tidelog.columns.schema import TimestampUnit
 from tidelog.errors import InvalidRequestError, TidelogError
 from tidelog.view.files import ViewFiles
-from tidelog.view.partition import PartitionView
+from tidelog.view.partition import EndBound, PartitionView
 from tidelog.view.pieces import OnCorruption, Piece, count_piece, read_piece, scan_schema
 from tidelog.view.pruning import plan
-from tidelog.view.request import Request
+from tidelog.view.request import Offsets, Request, Time
 
-__all__ = ["Scan"]
+__all__ = ["Scan", "ScanOptions"]
 
 _BYTES_OF_A_THREAD = 32 << 20  # what several threads read ahead stays small
 
 Look = Callable[[], Sequence[PartitionView]]
+
+
+class ScanOptions(TypedDict, total=False):
+    """What a scan can be asked for. `Scan.of` and `Request.of` tell what each means."""
+
+    columns: Sequence[str] | None
+    verify: bool
+    timestamp_unit: TimestampUnit
+    on_corruption: OnCorruption
+    threads: int
+    partitions: int | Collection[int] | None
+    from_offset: Offsets | None
+    to_offset: Offsets | None
+    from_time: Time | None
+    to_time: Time | None
+    max_lateness: int | timedelta | None
+    key: bytes | str | None
+    key_partitions: int | None
+    committed: bool
+    end_bound: EndBound
 
 
 class _Task(NamedTuple):
@@ -92,6 +114,7 @@ class Scan:
             threads: how many read at once, which pays where batches are compressed; rows come in the same order.
             wishes: which records, in the arguments of `Request.of`: `from_offset`, `to_time`, `key`, `committed` ...
         """
+        _ensure_known(wishes)
         return cls(
             look, Request.of(**wishes), columns=columns, verify=verify, timestamp_unit=timestamp_unit,
             on_corruption=on_corruption, threads=threads,
@@ -197,3 +220,13 @@ class Scan:
                 yield from batches
                 if error is not None:
                     raise error
+
+
+def _ensure_known(wishes: Iterable[str]) -> None:
+    """Refuse a name as Python does, with the nearest that there is."""
+    known = ScanOptions.__annotations__
+    for name in wishes:
+        if name not in known:
+            nearest = get_close_matches(name, known, n=1)
+            hint = f"do you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
+            raise TypeError(f"a scan has no option {name!r}; {hint}")
