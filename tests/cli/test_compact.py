@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.golden.corpus import case
+from tests.tables.loads import load_here
 from tidelog.cli import output
 from tidelog.cli.main import cli
 from tidelog.cli.output import json_line
@@ -101,6 +102,12 @@ def test_a_second_time_there_is_nothing_to_win(tmp_path: Path) -> None:
     (told,) = compacted(root, "--topic", "k-basic", "--no-preview")
     assert told["nothing_because"] == "everything before the active segment is clean"
     assert files_in(root) == before
+
+
+def test_what_has_only_an_active_segment_is_told_so(tmp_path: Path) -> None:
+    load_here(str(tmp_path / "root"))
+    for told in compacted(tmp_path / "root", "--topic", "orders"):
+        assert told["nothing_because"] == "all of it is in the active segment, which is never compacted"
 
 
 def test_a_map_that_is_too_small_takes_more_rounds(tmp_path: Path) -> None:

@@ -161,6 +161,8 @@ def _why_nothing(root: OfflineRoot, dirty: CleanableLog) -> str:
     log = dirty.log
     if log.log_start_offset == log.log_end_offset:
         return "it is empty"
+    if log.active_segment.base_offset <= log.log_start_offset:
+        return "all of it is in the active segment, which is never compacted"
     if dirty.first_dirty >= log.active_segment.base_offset:
         return "everything before the active segment is clean"
     if root.checkpointed(HIGH_WATERMARK_CHECKPOINT, log.topic_partition) is None:
