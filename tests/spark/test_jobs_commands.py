@@ -76,7 +76,7 @@ def test_export_and_load_make_the_round(tmp_path: Path) -> None:
     write(logs, "orders", 1, (record(number) for number in range(20)))
     done = typed("spark", "export", logs, "--topic", "orders", "--to", out, "--json")
     assert done.exit_code == 0
-    assert lines(done) == [{"target": str(out), "records": 80, "corrupt": 0, "batches": None}]
+    assert lines(done) == [{"target": str(out), "records": 80, "corrupt": 0, "damaged": 0, "batches": None}]
     done = typed("spark", "load", out, "--to", new, "--topic", "copy", "--partitions", "2", "--json")
     assert done.exit_code == 0
     assert [(row["partition"], row["records"]) for row in lines(done)] == [(0, 60), (1, 20)]
