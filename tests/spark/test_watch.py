@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.commits import commit_order, options_for, order_of
 from tests.spark.logs import record, write
 from tidelog.log.checkpoints import OffsetCheckpoint
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import HIGH_WATERMARK_CHECKPOINT, TopicPartition
+from tidelog.spark import commit_apply
 from tidelog.spark.bounds import Reach
+from tidelog.spark.commit_journal import CommitJournal
+from tidelog.spark.committed_batches import BatchKey
 from tidelog.spark.places import Places
 from tidelog.spark.segment_ends import Path as OpenPath
 from tidelog.spark.segment_ends import SegmentEnds
@@ -222,4 +226,24 @@ def test_of_high_watermarks_those_that_move_are_looked_at(tmp_path: Path, monkey
     checkpoint.write({ORDERS[0]: 8, ORDERS[1]: 15})
     assert after_directories(watch) == {ORDERS[0]: 8, ORDERS[1]: 15}
     assert opened == [ORDERS[0]]
+    watch.close()
+
+
+@pytest.mark.parametrize("end_bound", ["logEnd", "highWatermark"])
+def test_rows_that_are_hidden_by_a_journal_are_seen_when_it_has_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end_bound: EndBound
+) -> None:
+    fs, options = LocalFileSystem(), options_for(str(tmp_path))
+    commit_order(fs, order_of(fs, options))
+    watch = watch_of(tmp_path, end_bound=end_bound)
+    before = watch.ends()
+    write_checkpoints = commit_apply._write_checkpoints
+
+    def looked_at(journal: CommitJournal) -> None:
+        assert watch.ends(now=True) == before  # all is appended, and from here on no file of a partition changes
+        write_checkpoints(journal)
+
+    monkeypatch.setattr(commit_apply, "_write_checkpoints", looked_at)
+    commit_order(fs, order_of(fs, options, key=BatchKey("0d7c", 5)))
+    assert after_directories(watch) == {partition: 2 * end for partition, end in before.items()}
     watch.close()

@@ -10,6 +10,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import NamedTuple
 
 from tidelog.errors import StorageError, TidelogError
@@ -33,7 +34,7 @@ class _Seen(NamedTuple):
 
     directories: tuple[Path, ...]
     state: State
-    marks: tuple[int | None, ...]  # the high watermarks of its copies, where they matter
+    marks: tuple[int | None, ...]  # what their roots say of the ends of its copies
     end: int
 
 
@@ -50,6 +51,11 @@ class _Copy(NamedTuple):
     @property
     def high_watermark(self) -> int | None:
         return self.root.checkpointed(HIGH_WATERMARK_CHECKPOINT, self.directory)
+
+    @property
+    def undone_from(self) -> int | None:
+        undone = self.root.undone(self.directory)
+        return None if undone is None else undone[0]
 
 
 class Watch:
@@ -196,8 +202,12 @@ class Watch:
         return found
 
     def _marks(self, copies: Iterable["_Copy"]) -> tuple[int | None, ...]:
-        """The high watermarks of the copies of a partition, where reading ends there."""
-        return tuple(copy.high_watermark for copy in copies) if self._sees_watermarks else ()
+        """What ends the copies of a partition though their files do not tell: a write that is not done, a watermark.
+
+        A journal goes when all is written, and nothing of the partition changes any more.
+        """
+        found = [(copy.undone_from, copy.high_watermark if self._sees_watermarks else None) for copy in copies]
+        return tuple(chain.from_iterable(found))
 
     def _path(self, path: str) -> Path:
         assert self._logs is not None
@@ -214,7 +224,7 @@ class Watch:
         return self._reach.end_bound == "highWatermark"
 
     def _state_of_roots(self) -> State:
-        """What tells that partitions come and go, and to whom it matters that the high watermark has moved."""
+        """What tells that partitions and journals come and go, and to whom it matters that the watermark has moved."""
         assert self._logs is not None
         names = (".", HIGH_WATERMARK_CHECKPOINT) if self._sees_watermarks else (".",)
         return state_of([self._path(f"{root.path}/{name}") for root in self._logs.roots for name in names])
