@@ -99,8 +99,7 @@ def _read(reader: Any, reading: Mapping[str, str]) -> Any:
     values = OptionValues(reading)
     if values.word("onCorruption", ("fail", "skip"), default="fail") == "skip":
         schema = schema_for(values)
-        if CORRUPTION not in schema.names:
-            reader = reader.schema(schema.add(CORRUPTION, "string"))
+        reader = reader.schema(schema if CORRUPTION in schema.names else schema.add(CORRUPTION, "string"))
         reading = {name: text for name, text in reading.items() if name.lower() != "columns"}
     return reader.format(FORMAT).options(**reading)
 
