@@ -148,6 +148,22 @@ def test_what_is_damaged_and_left_out_is_counted(spark: SparkSession, root: Path
 # -- load ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "array(named_struct('value', binary('v'), 'key', 'k'))",
+        "array(named_struct('name', 'k', 'content', binary('v')))",
+        "array(named_struct('key', 'k'))",
+        "map('k', 'v')",
+    ],
+)
+def test_headers_are_known_by_their_names(spark: SparkSession, tmp_path: Path, headers: str) -> None:
+    source = str(tmp_path / "source")
+    spark.sql(f"SELECT 'x' AS value, {headers} AS headers").write.parquet(source)
+    with pytest.raises(InvalidRequestError, match="has no headers"):
+        load(spark, source, str(tmp_path / "new"), "t", LoadWishes())
+
+
 def records_of(root: Path, topic: str) -> dict[int, list[Any]]:
     return {
         part.partition: [(one.key, one.value, one.timestamp_ms, tuple(one.headers)) for one in part.read()]

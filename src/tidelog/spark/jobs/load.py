@@ -166,12 +166,20 @@ def _time(column: Any, kind: "DataType | None") -> Any:
 
 
 def _headers(column: Any, kind: "DataType | None") -> Any:
-    """Headers. Text is their JSON, as `tidelog export` writes it into CSV; values may be text, too."""
+    """Headers. Text is their JSON, as `tidelog export` writes it into CSV; values may be text, too.
+
+    Spark casts fields by their places. Those that have other names, or another order, would be mistaken.
+    """
     from pyspark.sql import functions as F
-    from pyspark.sql.types import StringType
+    from pyspark.sql.types import ArrayType, StringType, StructType
 
     if isinstance(kind, StringType):
-        column = F.from_json(column, _HEADERS_OF_TEXT, {"mode": "FAILFAST"})
+        return F.from_json(column, _HEADERS_OF_TEXT, {"mode": "FAILFAST"}).cast(_HEADERS)
+    one = kind.elementType if isinstance(kind, ArrayType) else None
+    if not isinstance(one, StructType) or [name.lower() for name in one.names] != ["key", "value"]:
+        raise InvalidRequestError(
+            f"a column of {kind.simpleString() if kind else 'nothing'} has no headers: it holds {_HEADERS}, or its JSON"
+        )
     return column.cast(_HEADERS)
 
 
