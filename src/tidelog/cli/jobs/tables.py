@@ -154,7 +154,8 @@ def load(
     offset, or of the source. Columns that are no part of a record are passed over. Times are timestamps, or numbers of
     milliseconds.
 
-    CSV has a heading, and quotes inside of fields are doubled, unless --option says otherwise.
+    CSV has a heading, and quotes inside of fields are doubled, unless --option says otherwise. A file of it is read by
+    one task: --option multiLine=false lets more do it, where no field has more than one line.
     """
     from tidelog.spark.jobs.formats import OPTIONS_OF_FORMATS, format_of
     from tidelog.spark.jobs.load import LoadWishes

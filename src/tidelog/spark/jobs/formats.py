@@ -2,9 +2,10 @@
 
 __all__ = ["OPTIONS_OF_FORMATS", "SETTINGS_OF_FORMATS", "format_of"]
 
-# Of readers and writers. Spark's CSV has no heading and knows quotes behind a backslash; everybody else's, ours of
-# `tidelog export` too, has one and doubles them.
-OPTIONS_OF_FORMATS = {"csv": {"header": "true", "escape": '"'}}
+# Of readers and writers. Spark's CSV has no heading, knows quotes behind a backslash and ends a row with a line;
+# everybody else's, ours of `tidelog export` too, has one, doubles them, and goes on inside of quotes. Without multiLine
+# such a row would be two that are wrong, with it a file is read by one task.
+OPTIONS_OF_FORMATS = {"csv": {"header": "true", "escape": '"', "multiLine": "true"}}
 
 # Of the session, beside a package.
 SETTINGS_OF_FORMATS = {
