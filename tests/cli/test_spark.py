@@ -185,6 +185,8 @@ def test_export_and_load_with_a_master_do_what_they_do_without(tmp_path: Path) -
         (("export", "{}", "--topic", "orders", "--to", "x.csv"), "with --master the format is parquet"),
         (("export", "{}", "--topic", "orders", "--to", "x.parquet", "--key", "a"), "--key does not go with --master"),
         (("export", "{}", "--topic", "orders", "--to", "x/", "--partition", "0"), "--partition does not go with"),
+        (("export", "{}", "--topic", "orders", "--to", "x.1/", "--key", "a"), "--key does not go with --master"),
+        (("export", "{}", "--topic", "orders", "--to", "x.parquet/", "--key", "a"), "--key does not go with --master"),
         (("load", "x.jsonl", "--to", "{}", "--topic", "orders"), "with --master the format is parquet"),
         (("load", "x.parquet", "--to", "{}", "--topic", "t", "--internal"), "--internal does not go with --master"),
     ],

@@ -67,7 +67,7 @@ def _ensure_parquet(form: str | None, path: str, job: str) -> None:
     """The text formats of the commands write bytes in a way of their own, which Spark does not know."""
     from tidelog.tables.formats import format_of
 
-    is_directory = not os.path.splitext(path.rstrip("/"))[1]
+    is_directory = path.endswith("/") or not os.path.splitext(path)[1]
     kind = form or ("parquet" if is_directory else format_of(path))
     if kind != "parquet":
         raise click.UsageError(f"with --master the format is parquet; `tidelog spark {job}` takes those of Spark")
