@@ -1,6 +1,7 @@
 """`spark.readStream.format("tidelog")`: offsets as Spark's Kafka source writes them, each row once."""
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -292,6 +293,22 @@ def test_a_watermark_that_falls_back_takes_nothing_back(tmp_path: Path) -> None:
     again = reader(tmp_path, startingOffsets="earliest")
     again.prepareForTriggerAvailableNow()
     assert again.latestOffset(ended, ReadAllAvailable()) == ended
+
+
+def test_a_partition_that_goes_while_its_watermark_is_behind_is_told_of(tmp_path: Path) -> None:
+    for topic in ("orders", "paid"):
+        write(tmp_path, topic, 0, (record(number) for number in range(10)))
+    set_watermark(tmp_path, orders=5, paid=10)
+    stream = reader(tmp_path, failOnDataLoss="false")
+    stream.prepareForTriggerAvailableNow()
+    shutil.rmtree(tmp_path / "orders-0")
+    stream.watch.ends(now=True)
+    begun = {"orders": {"0": 10}, "paid": {"0": 0}}
+    ended = stream.latestOffset(begun, ReadAllAvailable())
+    assert ended == {"orders": {"0": 10}, "paid": {"0": 10}}
+    assert rows_between(stream, begun, ended) == list(range(10))
+    with pytest.raises(OffsetOutOfRangeError, match="orders-0 are gone"):
+        reader(tmp_path).partitions(begun, ended)
 
 
 def test_what_was_read_and_is_cut_off_is_an_error_all_the_same(tmp_path: Path) -> None:

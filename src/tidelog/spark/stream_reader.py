@@ -135,13 +135,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _not_before(self, begun: Offsets, ends: Offsets) -> Offsets:
         """Ends that do not lie before what was read, so long as that is there.
 
-        A high watermark falls back where another copy is read, or a checkpoint is older than the log.
+        A high watermark falls back where another copy is read, or a checkpoint is older than the log. Of a partition
+        that has gone, `partitions` tells.
         """
         behind = [partition for partition, end in ends.items() if begun.get(partition, end) > end]
         if not behind:
             return ends
         reach, logs = self._options.reach.to_log_end, self.watch.logs
-        return ends | {p: max(ends[p], min(begun[p], reach.limit(logs[p]))) for p in behind}
+        reached = {p: reach.limit(logs[p]) for p in set(behind).intersection(logs.partitions)}
+        return ends | {p: max(ends[p], min(begun[p], reached.get(p, begun[p]))) for p in behind}
 
     def _answer(self, offsets: Offsets) -> dict[str, Any]:
         """Offsets as the checkpoint has them; of many partitions that takes a while, and mostly nothing has changed."""
