@@ -295,6 +295,7 @@ def test_what_the_plain_export_wrote_is_loaded_as_the_plain_load_does(
 ) -> None:
     headers = (Header("h", b"x"), Header("n", None))
     rows = [NewRecord(b"k%d" % n, b'say "%d", or\n not' % n, START_MS + n, headers) for n in range(5)]
+    rows += [NewRecord(b"k", value, START_MS, headers) for value in (b"\xff\xfe\x00", b"base64:x", None)]
     for partition in range(2):
         write(tmp_path / "logs", "t", partition, rows)
     table = tmp_path / f"table.{form}"
@@ -305,6 +306,13 @@ def test_what_the_plain_export_wrote_is_loaded_as_the_plain_load_does(
     options = OPTIONS_OF_FORMATS.get(format_of(str(table)), {})
     load(spark, str(table), str(tmp_path / "new"), "t", LoadWishes(form=format_of(str(table)), options=options))
     assert records_of(tmp_path / "new", "t") == records_of(tmp_path / "logs", "t")
+
+
+def test_values_of_which_none_is_text_are_loaded_too(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text('{"value": {"base64": "//4="}}\n', encoding="utf-8")
+    load(spark, str(tmp_path / "in.json"), str(tmp_path / "new"), "t", LoadWishes(form="json"))
+    [[(_, value, _, _)]] = records_of(tmp_path / "new", "t").values()
+    assert value == b"\xff\xfe"
 
 
 @pytest.mark.parametrize(

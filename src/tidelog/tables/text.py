@@ -15,10 +15,19 @@ from typing import Any
 
 from tidelog.errors import InvalidRequestError
 
-__all__ = ["BASE64_PREFIX", "bytes_of_csv", "bytes_of_json", "csv_text", "json_value", "line_text", "time_text"]
+__all__ = [
+    "BASE64_FIELD",
+    "BASE64_PREFIX",
+    "bytes_of_csv",
+    "bytes_of_json",
+    "csv_text",
+    "json_value",
+    "line_text",
+    "time_text",
+]
 
 BASE64_PREFIX = "base64:"
-_BASE64 = "base64"
+BASE64_FIELD = "base64"
 NULL_IN_LINES = "\\N"
 LAST_NAMED_MS = 253_402_300_799_999  # of the year 9999, behind which dates have no name
 
@@ -48,7 +57,7 @@ def json_value(data: bytes | None) -> Any:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return {_BASE64: base64.b64encode(data).decode()}
+        return {BASE64_FIELD: base64.b64encode(data).decode()}
 
 
 def bytes_of_json(value: Any) -> bytes | None:
@@ -61,8 +70,8 @@ def bytes_of_json(value: Any) -> bytes | None:
         return None
     if isinstance(value, str):
         return _encoded(value)
-    if isinstance(value, Mapping) and value.keys() == {_BASE64} and isinstance(value[_BASE64], str):
-        return _decoded(value[_BASE64])
+    if isinstance(value, Mapping) and value.keys() == {BASE64_FIELD} and isinstance(value[BASE64_FIELD], str):
+        return _decoded(value[BASE64_FIELD])
     raise InvalidRequestError(f'{str(value)[:40]!r}: bytes are a text, null, or {{"base64": "…"}}')
 
 

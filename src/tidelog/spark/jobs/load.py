@@ -20,6 +20,7 @@ from tidelog.errors import InvalidRequestError
 from tidelog.log.names import TopicPartition
 from tidelog.spark.commit import look
 from tidelog.spark.dealing import Dealer, TopicShape, shapes_of
+from tidelog.spark.jobs.stored_columns import stored
 from tidelog.spark.jobs.tasks import OnTasks, watched
 from tidelog.spark.option_values import OptionValues
 from tidelog.spark.source import FORMAT
@@ -33,8 +34,6 @@ __all__ = ["LoadWishes", "Loaded", "load"]
 
 _STORED = ("key", "value", "partition", "headers", "timestamp")
 _OFFSET, _PLACE = "offset", "__place"
-_HEADERS = "array<struct<key:string,value:binary>>"
-_HEADERS_OF_TEXT = "array<struct<key:string,value:string>>"
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ def _records(table: "DataFrame", wishes: LoadWishes) -> "DataFrame":
             column = F.col(f"`{names[(wanted or role).lower()]}`")
         else:
             continue
-        columns.append(_stored(column, role, _kind_of(table, wanted or role)).alias(role))
+        columns.append(stored(column, role, _kind_of(table, wanted or role), wishes.form).alias(role))
     if wishes.value is None and "value" not in names:
         raise InvalidRequestError(
             f"no column 'value'; there are {', '.join(table.columns)}: name one by --value, or --value json for the row"
@@ -134,53 +133,6 @@ def _records(table: "DataFrame", wishes: LoadWishes) -> "DataFrame":
 def _kind_of(table: "DataFrame", name: str) -> "DataType | None":
     """The type of a column, however its name is written; None of one that is made here."""
     return next((field.dataType for field in table.schema.fields if field.name.lower() == name.lower()), None)
-
-
-def _stored(column: Any, role: str, kind: "DataType | None") -> Any:
-    """A column in the type that is stored."""
-    from pyspark.sql.types import BinaryType
-
-    if role in ("key", "value"):
-        return column if isinstance(kind, BinaryType) else column.cast("string").cast("binary")
-    if role == "partition":
-        return column.cast("int")
-    return _time(column, kind) if role == "timestamp" else _headers(column, kind)
-
-
-def _time(column: Any, kind: "DataType | None") -> Any:
-    """A time. Numbers are milliseconds, as in Kafka and in `tidelog load`; Spark's own cast takes them for seconds."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import DateType, IntegralType, StringType, TimestampNTZType, TimestampType
-
-    if isinstance(kind, IntegralType):
-        return F.timestamp_millis(column.cast("long"))
-    if isinstance(kind, StringType):
-        is_number = column.rlike(r"^\s*-?[0-9]+\s*$")
-        return F.when(is_number, F.timestamp_millis(column.try_cast("long"))).otherwise(column.cast("timestamp"))
-    if not isinstance(kind, TimestampType | TimestampNTZType | DateType):
-        raise InvalidRequestError(
-            f"a column of {kind.simpleString() if kind else 'nothing'} is no time: it holds timestamps, milliseconds, "
-            "or text of either"
-        )
-    return column.cast("timestamp")
-
-
-def _headers(column: Any, kind: "DataType | None") -> Any:
-    """Headers. Text is their JSON, as `tidelog export` writes it into CSV; values may be text, too.
-
-    Spark casts fields by their places. Those that have other names, or another order, would be mistaken.
-    """
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import ArrayType, StringType, StructType
-
-    if isinstance(kind, StringType):
-        return F.from_json(column, _HEADERS_OF_TEXT, {"mode": "FAILFAST"}).cast(_HEADERS)
-    one = kind.elementType if isinstance(kind, ArrayType) else None
-    if not isinstance(one, StructType) or [name.lower() for name in one.names] != ["key", "value"]:
-        raise InvalidRequestError(
-            f"a column of {kind.simpleString() if kind else 'nothing'} has no headers: it holds {_HEADERS}, or its JSON"
-        )
-    return column.cast(_HEADERS)
 
 
 # -- partitions --------------------------------------------------------------------------------------------------------
