@@ -10,6 +10,7 @@ from tidelog.spark.planning import Task, plan_tasks
 from tidelog.spark.read_options import ReadOptions
 from tidelog.spark.row_schema import RowSchema
 from tidelog.spark.task_reader import read_task
+from tidelog.spark.worker import prepare_worker
 
 __all__ = ["BatchReader"]
 
@@ -26,6 +27,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The tasks, as the directories are now."""
+        prepare_worker()
         options = self._options
         logs = options.places.open()
         options.topics.ensure_there(logs)

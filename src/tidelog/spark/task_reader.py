@@ -1,10 +1,8 @@
 """Reading a task, in a Python worker of an executor."""
 
-import gc
 import logging
 import socket
 from collections.abc import Iterator
-from functools import cache
 
 import pyarrow as pa
 
@@ -13,22 +11,16 @@ from tidelog.log.files import parent_of
 from tidelog.spark.planning import Task
 from tidelog.spark.read_options import ReadOptions
 from tidelog.spark.row_schema import CORRUPTION, RowSchema
+from tidelog.spark.worker import prepare_worker
 from tidelog.view.files import ReadOnlyFiles, ViewFiles
 from tidelog.view.pieces import Piece, read_piece
 
-__all__ = ["prepare_worker", "read_task"]
+__all__ = ["read_task"]
 
 _MAX_ROWS = 32_000  # of a batch: with more, or with more bytes, the JVM takes longer for each
 _MAX_BYTES = 8 << 20
 
 _log = logging.getLogger("tidelog.spark")
-
-
-@cache
-def prepare_worker() -> None:
-    """Once in the life of a worker: what is loaded by now stays, and need not be looked through after every task."""
-    gc.collect()
-    gc.freeze()
 
 
 def read_task(task: Task, options: ReadOptions, schema: RowSchema) -> Iterator[pa.RecordBatch]:

@@ -25,7 +25,7 @@ from tidelog.spark.option_values import OptionValues
 from tidelog.spark.row_input import RowInput
 from tidelog.spark.staged_pieces import Piece, attempt_name, job_of_batch, new_job
 from tidelog.spark.staging import Staging, stage_rows
-from tidelog.spark.task_reader import prepare_worker
+from tidelog.spark.worker import prepare_worker
 from tidelog.spark.write_options import WriteOptions
 
 __all__ = ["BatchWriter", "Staged", "StreamWriter", "Write", "prepare_write"]
@@ -74,6 +74,7 @@ class Write(NamedTuple):
 
     def order(self, messages: Sequence[WriterCommitMessage | None]) -> Order:
         """What the tasks of a job have staged, in the order of the Spark partitions."""
+        prepare_worker()
         staged = sorted((each for each in messages if isinstance(each, Staged)), key=lambda each: each.task)
         if len(staged) != len(messages):
             raise StorageError(f"{len(messages) - len(staged)} of {len(messages)} tasks have not told what they staged")
@@ -144,6 +145,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def prepare_write(values: OptionValues, schema: StructType, *, overwrite: bool) -> Write:
     """What options and columns ask for; refused here, on the driver, if it cannot be. The root is put in order."""
+    prepare_worker()
     options = WriteOptions.of(values, overwrite=overwrite)
     columns = RowInput.of(schema, has_topic=options.topic is not None)
     there = look(options)

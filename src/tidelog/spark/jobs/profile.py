@@ -162,7 +162,7 @@ def _merged(one: "PartitionFacts | Refusal", two: "PartitionFacts | Refusal") ->
 
 def _count(where: Places, task: Sequence[_Wanted]) -> Iterator[tuple[tuple[str, int], "PartitionFacts | Refusal"]]:
     """What lies in the pieces of a task, by partition."""
-    from tidelog.spark.task_reader import prepare_worker
+    from tidelog.spark.worker import prepare_worker
 
     prepare_worker()
     found: dict[tuple[str, int], PartitionFacts] = {}

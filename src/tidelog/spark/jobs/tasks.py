@@ -66,7 +66,7 @@ class Guarded(Generic[Given, Answer]):
         self._work = work
 
     def __call__(self, given: Given) -> "Answer | Refusal":
-        from tidelog.spark.task_reader import prepare_worker
+        from tidelog.spark.worker import prepare_worker
 
         prepare_worker()
         try:
