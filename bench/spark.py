@@ -195,21 +195,22 @@ class RepeatedSource(DataSource):
         return default_schema()
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return _Repeated(self.options["path"], int(self.options["rows"]))
+        return _Repeated(self.options["path"], int(self.options["rows"]), int(self.options["tasks"]))
 
 
 class _Repeated(DataSourceReader):
-    def __init__(self, path: str, rows: int) -> None:
+    def __init__(self, path: str, rows: int, tasks: int) -> None:
         self._path = path
         self._rows = rows
+        self._tasks = tasks
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(number) for number in range(PARTITIONS)]
+        return [InputPartition(number) for number in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with pa.memory_map(self._path) as file:
             [batch] = pa.ipc.open_file(file).read_all().to_batches()
-        left = self._rows // PARTITIONS
+        left = self._rows // self._tasks
         while left > 0:
             yield batch.slice(0, min(left, batch.num_rows))
             left -= batch.num_rows
@@ -219,13 +220,15 @@ def _transport(measure: _Measure) -> None:
     with tempfile.NamedTemporaryFile() as file:
         reader = batch_reader({"path": measure.root, "subscribe": TOPIC}, default_schema())
         assert isinstance(reader, BatchReader)
-        batch = next(iter(reader.read(reader.partitions()[0])))
+        tasks = reader.partitions()
+        batch = next(iter(reader.read(tasks[0])))
         with pa.ipc.new_file(file.name, batch.schema) as writer:
             writer.write_batch(batch)
         measure.spark.dataSource.register(RepeatedSource)
 
         def repeated() -> None:
-            _noop(measure.spark.read.format("tidelog-repeated").option("rows", str(ROWS)).load(file.name))
+            options = {"rows": str(ROWS), "tasks": str(len(tasks))}  # as many as ours are: each has its price
+            _noop(measure.spark.read.format("tidelog-repeated").options(**options).load(file.name))
 
         for _ in range(_WARM_UP):
             repeated()
