@@ -69,28 +69,13 @@ def check_epochs(
     """
     path = join(directory, LEADER_EPOCH_CHECKPOINT)
     in_log = epochs_of_log(segments, layout)
-    if fs.stat(path) is None:
-        if in_log:
-            notes.add("EPO-MISSING", path, f"batches of {len(in_log)} leader epochs, and no checkpoint")
-        return []
-    try:
-        entries = read_epochs(fs, path)
-    except CheckpointError as error:
-        notes.add("EPO-FORMAT", path, str(error).removeprefix(f"{path}: "))
-        return []
-    except StorageError as error:
-        notes.add_unreadable(path, error)
-        return []
-    if not segments:
+    entries = _entries_of(notes, fs, path, in_log)
+    if not segments or not entries:
         return []
     if any(entry.epoch < 0 or entry.start_offset < 0 for entry in entries) or not _increases(entries):
         notes.add("EPO-ENTRY", path, "epochs and offsets do not increase")
         return []
     first, end = segments[0].base_offset, segments[-1].next_offset
-    if not entries:
-        if in_log:
-            notes.add("EPO-MISSING", path, f"batches of {len(in_log)} leader epochs, and no entry")
-        return []
     start = max(first, entries[0].start_offset if log_start is None else log_start)
     begins = max(first, log_start or 0) if is_clean else first
     if entries[0].start_offset < begins:
@@ -104,28 +89,52 @@ def check_epochs(
     wrong = _contradicted(entries, segments, layout, start)
     is_few = len(wrong) <= _MOST_BATCHES and _is_damage_of_batches(wrong, segments)
     if wrong and (is_few or known == expected):  # a checkpoint that says what the log does cannot be more right
-        for one in wrong:
-            row = segments[one.segment].batches[one.batch]
-            notes.add(
-                "LOG-EPOCH", segments[one.segment].path,
-                f"leader epoch {row['epoch']}, the checkpoint says {one.epoch}", position=int(row["position"]), size=16,
-                offsets=(int(row["first"]), int(row["last"])),
-            )  # fmt: skip
+        _note_batches(notes, wrong, segments)
         return wrong
     is_whole = layout.is_right and not any(facts.damage or facts.is_unread for facts in segments)
     if wrong:
-        one = wrong[0]
-        row = segments[one.segment].batches[one.batch]
-        message = f"it says epoch {one.epoch} of offset {row['first']}, the log says {row['epoch']}"
-        if one.epoch == row["epoch"]:
-            message = f"epoch {one.epoch} begins inside the batch of the offsets {row['first']} to {row['last']}"
-        notes.add("EPO-ENTRY", path, message)
+        notes.add("EPO-ENTRY", path, _contradiction(wrong[0], segments))
     elif entries[-1].start_offset > end and is_whole:
         notes.add(
             "EPO-ENTRY", path, f"epoch {entries[-1].epoch} begins at {entries[-1].start_offset}, the log ends at {end}",
             severity=Severity.WARNING,
         )  # fmt: skip
     return []
+
+
+def _entries_of(notes: Notes, fs: ReadFileSystem, path: str, in_log: Sequence[EpochEntry]) -> list[EpochEntry]:
+    """What the checkpoint says; nothing where it cannot be read, or is missing, which is noted."""
+    if fs.stat(path) is None:
+        if in_log:
+            notes.add("EPO-MISSING", path, f"batches of {len(in_log)} leader epochs, and no checkpoint")
+        return []
+    try:
+        entries = read_epochs(fs, path)
+    except CheckpointError as error:
+        notes.add("EPO-FORMAT", path, str(error).removeprefix(f"{path}: "))
+        return []
+    except StorageError as error:
+        notes.add_unreadable(path, error)
+        return []
+    if not entries and in_log:
+        notes.add("EPO-MISSING", path, f"batches of {len(in_log)} leader epochs, and no entry")
+    return entries
+
+
+def _note_batches(notes: Notes, wrong: Sequence[WrongEpoch], segments: Sequence[SegmentFacts]) -> None:
+    for one in wrong:
+        row = segments[one.segment].batches[one.batch]
+        notes.add(
+            "LOG-EPOCH", segments[one.segment].path, f"leader epoch {row['epoch']}, the checkpoint says {one.epoch}",
+            position=int(row["position"]), size=16, offsets=(int(row["first"]), int(row["last"])),
+        )  # fmt: skip
+
+
+def _contradiction(one: WrongEpoch, segments: Sequence[SegmentFacts]) -> str:
+    row = segments[one.segment].batches[one.batch]
+    if one.epoch == row["epoch"]:
+        return f"epoch {one.epoch} begins inside the batch of the offsets {row['first']} to {row['last']}"
+    return f"it says epoch {one.epoch} of offset {row['first']}, the log says {row['epoch']}"
 
 
 def _contradicted(

@@ -14,6 +14,7 @@ from tidelog.errors import InvalidRequestError
 from tidelog.log.names import TopicPartition
 from tidelog.spark.committed_offsets import offsets_of_group
 from tidelog.spark.option_values import OptionValues, is_long, parsed_json, shown
+from tidelog.spark.topics import names_of
 from tidelog.view.log_dirs import LogDirView
 from tidelog.view.partition import EndBound, PartitionView
 
@@ -99,8 +100,9 @@ class Bound(NamedTuple):
             return
         first, limit = dict(self.by_partition), dict(ending.by_partition)
         if first.keys() != limit.keys():
+            ours, theirs = names_of(first), names_of(limit)
             raise InvalidRequestError(
-                f"{self.option} names {_names(first)}, {ending.option} {_names(limit)}: both name the same partitions"
+                f"{self.option} names {ours}, {ending.option} {theirs}: both name the same partitions"
             )
         for partition, offset in first.items():
             if offset > limit[partition] >= 0:
@@ -114,7 +116,7 @@ class Bound(NamedTuple):
             given = dict(self.by_partition)
             if given.keys() != set(chosen):
                 raise InvalidRequestError(
-                    f"{self.option} names {_names(given)}, there are {_names(chosen)}: name every partition, "
+                    f"{self.option} names {names_of(given)}, there are {names_of(chosen)}: name every partition, "
                     "-1 is the latest offset and -2 the earliest"
                 )
             if self.kind == "times":
@@ -234,8 +236,3 @@ def _resolved(offset: int, partition: PartitionView, reach: Reach) -> int:
     if offset == EARLIEST:
         return partition.log_start_offset
     return reach.limit(partition) if offset == LATEST else offset
-
-
-def _names(partitions: Sequence[TopicPartition] | Mapping[TopicPartition, int]) -> str:
-    names = [f"{topic}-{number}" for topic, number in sorted(partitions)]
-    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "") or "none"

@@ -17,14 +17,15 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Stri
 
 from tidelog.errors import InvalidRequestError
 
-__all__ = ["RowInput"]
+__all__ = ["HEADERS", "RowInput"]
 
+HEADERS = "array<struct<key:string,value:binary>>"
 _TYPES = {
     "key": "binary or string",
     "value": "binary or string",
     "topic": "string",
     "partition": "int",
-    "headers": "array<struct<key:string,value:binary>>",
+    "headers": HEADERS,
     "timestamp": "timestamp",
 }
 _PLAIN: dict[str, tuple[type[DataType], ...]] = {

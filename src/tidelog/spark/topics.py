@@ -1,7 +1,7 @@
 """Which partitions a source reads: `subscribe`, `subscribePattern` or `assign`, as in Spark's Kafka source."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from tidelog.errors import InvalidRequestError
@@ -10,7 +10,7 @@ from tidelog.spark.option_values import OptionValues, is_long, parsed_json, show
 from tidelog.view.internal_topics import INTERNAL_TOPICS
 from tidelog.view.log_dirs import LogDirView
 
-__all__ = ["TopicChoice"]
+__all__ = ["TopicChoice", "names_of"]
 
 _MOST_NAMED = 10  # partitions, in a sentence
 _WAYS = ("subscribe", "subscribePattern", "assign")
@@ -63,14 +63,21 @@ class TopicChoice(NamedTuple):
         """Refuse partitions that are asked for one by one and are not there."""
         missing = sorted(set(self.partitions).difference(logs.partitions))
         if missing:
-            named = ", ".join(map(str, missing[:_MOST_NAMED]))
-            more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
-            raise InvalidRequestError(f"assign names {named}{more}: there is no such partition")
+            raise InvalidRequestError(f"assign names {names_of(missing)}: there is no such partition")
 
     def _takes(self, topic: str, internal: Collection[str]) -> bool:
         if topic in internal:
             return False
         return self.pattern is None or re.search(self.pattern, topic) is not None
+
+
+def names_of(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions in a sentence, not too many of them."""
+    names = [str(partition) for partition in sorted(partitions)]
+    return (
+        ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
+        or "none"
+    )
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:

@@ -1,14 +1,17 @@
 """Columns of any table that Spark reads, in the types of a record's: what `tidelog load` understands, Spark's does too.
 
-key, value   bytes, or text; in CSV and JSON also the base64 that `tidelog export` writes for what is no text
-partition    a number
-timestamp    a timestamp, a number of milliseconds, or text of either
-headers      a list of structs of key and value, or its JSON
+    key, value   bytes, or text; in CSV and JSON also the base64 that `tidelog export` writes for what is no text
+    partition    a number
+    timestamp    a timestamp, a number of milliseconds, or text of either
+    headers      a list of structs of key and value, or its JSON
+
+Times and headers of other types are refused before Spark begins.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import InvalidRequestError
+from tidelog.spark.row_input import HEADERS
 from tidelog.tables.text import BASE64_FIELD, BASE64_PREFIX
 
 if TYPE_CHECKING:
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["stored"]
 
-_HEADERS = "array<struct<key:string,value:binary>>"
 _HEADERS_OF_TEXT = "array<struct<key:string,value:string>>"
 _DIGITS = "([A-Za-z0-9+/]*=*)"
 # Where texts and such objects stand in one column of JSON, Spark gives the objects as they are written.
@@ -75,10 +77,10 @@ def _headers(column: Any, kind: "DataType | None") -> Any:
     from pyspark.sql.types import ArrayType, StringType, StructType
 
     if isinstance(kind, StringType):
-        return F.from_json(column, _HEADERS_OF_TEXT, {"mode": "FAILFAST"}).cast(_HEADERS)
+        return F.from_json(column, _HEADERS_OF_TEXT, {"mode": "FAILFAST"}).cast(HEADERS)
     one = kind.elementType if isinstance(kind, ArrayType) else None
     if not isinstance(one, StructType) or [name.lower() for name in one.names] != ["key", "value"]:
         raise InvalidRequestError(
-            f"a column of {kind.simpleString() if kind else 'nothing'} has no headers: it holds {_HEADERS}, or its JSON"
+            f"a column of {kind.simpleString() if kind else 'nothing'} has no headers: it holds {HEADERS}, or its JSON"
         )
-    return column.cast(_HEADERS)
+    return column.cast(HEADERS)
