@@ -4,6 +4,8 @@ Cases are run in blocks, each by a process of its own: a kernel that touches mem
 and the block is named. What failed can be seen again with the line that is printed.
 
     hostile    damaged batches read both ways (tests/property/hostile.py)
+    arrays     Arrow arrays whose buffers are wrong, handed to kernels (tests/property/hostile_arrays.py)
+    tables     damaged CSV, JSON Lines, Parquet and Arrow files under a memory limit (tests/tables/fuzz_tables.py)
     codecs     damaged compressed streams decoded both ways (tests/kernels/fuzz_codecs.py)
     crashes    the power cut at every call of random workloads over a log (tests/property/crashes.py)
     disorder   the same on a disk that keeps no order among directory changes: findings are counted, not failures
@@ -28,6 +30,8 @@ import click
 
 KINDS = {
     "hostile": "tests.property.hostile:run",
+    "arrays": "tests.property.hostile_arrays:run",
+    "tables": "tests.tables.fuzz_tables:run",
     "codecs": "tests.kernels.fuzz_codecs:run",
     "crashes": "tests.property.crashes:run",
     "disorder": "tests.property.crashes:count_disorder",
@@ -38,6 +42,7 @@ KINDS = {
 BLOCK = 25_000
 CRASH_BLOCK = 1_000
 CODEC_SHARE = 10  # one case of codecs for so many of hostile: a case there is a run of streams
+TABLE_SHARE = 50  # one damaged table, and one damaged array, for so many batches
 DISORDER_SHARE = 5  # one cut in disorder for so many in order
 FSCK_SHARE = 4  # one damaged root for so many cuts
 FSCK_BLOCK = 250
@@ -68,6 +73,8 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         ("compaction", cuts // COMPACTION_SHARE, CRASH_BLOCK),
         ("hostile", cases, BLOCK),
         ("codecs", cases // CODEC_SHARE, BLOCK),
+        ("arrays", cases // TABLE_SHARE, BLOCK),
+        ("tables", cases // TABLE_SHARE, BLOCK),
     ):
         for number, start in enumerate(range(0, share, size)):
             yield Block(kind, seed * 1_000_000 + number, min(size, share - start))

@@ -1,6 +1,8 @@
 """What was exported and loaded gives the same records, whatever bytes they hold; hostile files are refused in words."""
 
+import io
 import json
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,14 +140,16 @@ def test_a_file_that_is_there_is_kept_and_a_failed_one_leaves_no_trace(tmp_path:
         ("a.csv", b"key,value\n1\n", "cannot be read as csv"),
         ("a.csv", b"key\nbase64:%%%\n", "no base64"),
         ("a.csv", b"key,headers\n1,[1]\n", "headers"),
+        ("a.csv", b"key,headers\n1," + b"[" * 100_000 + b"\n", "headers .* are not JSON"),
         ("a.csv", b"\xff\xfe\n", "heading"),
         ("a.jsonl", b'{"key": "a"}\n{"key": 1}\n', "line 2: '1': bytes are"),
-        ("a.jsonl", b'{"key": "a"\n', "line 1: no JSON"),
+        ("a.jsonl", b'{"key": "a"\n', "line 1: not JSON"),
         ("a.jsonl", b"[1]\n", "JSON object"),
         ("a.jsonl", b'{"key": "a", "timestamp": 1.5}\n', "'timestamp'"),
         ("a.jsonl", b'{"key": "a", "partition": 99999999999}\n', "'partition'"),
         ("a.jsonl", b'{"key": "a", "headers": [{"key": 1}]}\n', "'headers'"),
-        ("a.jsonl", b"[" * 100_000, "no JSON"),
+        ("a.jsonl", b"[" * 100_000, "not JSON"),
+        ("a.jsonl", b'{"headers": ' + b'{"a": ' * 100_000, "line 1: not JSON"),
         ("a.jsonl", b'{"value": "\\ud800"}\n', "line 1: .*ud800' is no text"),
         ("a.jsonl", b'{"key": "a", "headers": [{"key": "\\ud800"}]}\n', "line 1: .*'headers'"),
         ("a.jsonl", b'{"key": "a", "timestamp": "\\ud800"}\n', "'timestamp'"),
@@ -159,6 +163,21 @@ def test_a_file_that_is_no_table_of_records_is_refused_in_one_sentence(
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(TidelogError, match=reason) as error:
+        list(read_table(str(path)))
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("end", [5, 5_000, 300_000, 1 << 30, -1])
+def test_offsets_of_an_arrow_file_that_leave_its_data_are_rejected(tmp_path: Path, end: int) -> None:
+    """The length of a value was believed once, and the memory of the process became a record."""
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, pa.schema({"value": pa.binary()})) as writer:
+        writer.write_batch(pa.record_batch({"value": [b"abcd"]}))
+    content, good = sink.getvalue(), struct.pack("<ii", 0, 4)
+    place = content.rfind(good, 0, content.find(b"abcd"))
+    path = tmp_path / "a.arrow"
+    path.write_bytes(content[:place] + struct.pack("<ii", 0, end) + content[place + 8 :])
+    with pytest.raises(InvalidRequestError, match="column 'value' is damaged") as error:
         list(read_table(str(path)))
     assert str(path) in str(error.value)
 

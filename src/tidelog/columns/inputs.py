@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.columns.schema import ALL_COLUMNS, HEADERS_TYPE
+from tidelog.columns.soundness import ensure_sound
 from tidelog.errors import InvalidRequestError
 from tidelog.kernels.encode import Input
 from tidelog.records.batch import BATCH_HEADER_SIZE
@@ -33,14 +34,19 @@ def binary_words(array: pa.Array) -> tuple[int, int, int, int, int]:
 
 
 class Inputs:
-    """The columns of one RecordBatch, cast to what is stored. Holds on to their memory."""
+    """The columns of one RecordBatch, cast to what is stored. Holds on to their memory.
 
-    def __init__(self, batch: pa.RecordBatch) -> None:
+    Every column that a kernel will read is validated first, unless `is_sound` says that the caller has done so.
+    """
+
+    def __init__(self, batch: pa.RecordBatch, *, is_sound: bool = False) -> None:
         for name in batch.schema.names:
             if batch.schema.names.count(name) > 1:
                 raise InvalidRequestError(f"there are two columns {name!r}")
             if name not in ALL_COLUMNS:  # a typing error would otherwise store nulls
                 raise InvalidRequestError(f"column {name!r} cannot be stored; there are {', '.join(_COLUMNS)}")
+            if name in _COLUMNS and not is_sound:
+                ensure_sound(batch.column(name), name)
         self.rows = batch.num_rows
         self._key = _binary(batch, "key")
         self._value = _binary(batch, "value")
@@ -85,7 +91,7 @@ def cast_column(array: pa.Array, data_type: pa.DataType, name: str) -> pa.Array:
         return array
     try:
         return array.cast(data_type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowException as error:
         raise InvalidRequestError(f"column {name!r} of type {array.type} cannot become {data_type}: {error}") from None
 
 

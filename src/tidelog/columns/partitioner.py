@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.columns.inputs import binary_words, cast_column
+from tidelog.columns.soundness import ensure_sound
 from tidelog.errors import InvalidRequestError
 from tidelog.kernels.murmur2 import partitions_of
 
@@ -22,6 +23,7 @@ def partition_for_keys(keys: pa.Array | pa.ChunkedArray, partitions: int) -> pa.
         raise InvalidRequestError(f"{partitions} partitions: there is at least one")
     if isinstance(keys, pa.ChunkedArray):
         return pa.chunked_array([partition_for_keys(chunk, partitions) for chunk in keys.chunks], pa.int32())
+    ensure_sound(keys, "key")
     keys = cast_column(keys, pa.binary(), "key")
     target: np.ndarray[Any, np.dtype[np.int32]] = np.empty(len(keys), np.int32)
     offsets, data, _, validity, first_bit = binary_words(keys)

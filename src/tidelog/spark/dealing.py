@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from tidelog.columns import partition_for_keys
 from tidelog.columns.inputs import Inputs
+from tidelog.columns.soundness import ensure_sound_batch
 from tidelog.errors import InvalidRequestError
 from tidelog.log.names import TopicPartition
 from tidelog.spark.write_options import ensure_writable_topic
@@ -82,10 +83,11 @@ class Dealer:
 
     def deal(self, rows: pa.RecordBatch) -> Iterator[Dealt]:
         """The rows of each topic, with what is stored of them."""
+        ensure_sound_batch(rows)
         for topic, part in self._by_topic(rows):
             numbers = self.numbers(topic, part)
             stored = part.select([name for name in part.schema.names if name not in ("topic", "partition")])
-            yield Dealt(topic, Inputs(stored), numbers)
+            yield Dealt(topic, Inputs(stored, is_sound=True), numbers)
 
     def _by_topic(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         if self._topic is not None:

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidelog.columns.schema import ALL_COLUMNS, HEADERS_TYPE
+from tidelog.columns.soundness import ensure_sound_batch
 from tidelog.errors import InvalidRequestError, StorageError, TidelogError
 from tidelog.tables.formats import Format, format_of
 from tidelog.tables.text import bytes_of_csv, bytes_of_json, headers_of_json
@@ -60,9 +61,10 @@ def read_table(path: str, format: Format | None = None) -> Iterator[pa.RecordBat
     try:
         with _seekable(path) as place:
             for batch in read(place):
+                ensure_sound_batch(batch)  # before a kernel, or Arrow itself, follows an offset that the file claims
                 if batch.num_rows:
                     yield batch
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # a name of a column can be any bytes
         raise InvalidRequestError(f"{path} cannot be read as {format or format_of(path)}: {error}") from error
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror or error}") from error
@@ -186,10 +188,10 @@ def _headers_of_text(text: str | None) -> list[dict[str, Any]] | None:
         return None
     try:
         return headers_of_json(json.loads(text))
-    except ValueError as error:
-        if isinstance(error, TidelogError):
-            raise
-        raise InvalidRequestError(f"headers {text[:40]!r} are no JSON") from None
+    except TidelogError:
+        raise
+    except (ValueError, RecursionError) as error:  # brackets within brackets
+        raise InvalidRequestError(f"headers {text[:40]!r} are not JSON: {error}") from None
 
 
 # -- JSON Lines --------------------------------------------------------------------------------------------------------
@@ -215,7 +217,7 @@ def _row_of(line: bytes) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise InvalidRequestError(f"no JSON: {error}") from None
+        raise InvalidRequestError(f"not JSON: {error}") from None
     if not isinstance(row, dict):
         raise InvalidRequestError("a line is a JSON object, a record")
     wanted = _wanted(row)

@@ -72,7 +72,15 @@ def bytes_of_json(value: Any) -> bytes | None:
         return _encoded(value)
     if isinstance(value, Mapping) and value.keys() == {BASE64_FIELD} and isinstance(value[BASE64_FIELD], str):
         return _decoded(value[BASE64_FIELD])
-    raise InvalidRequestError(f'{str(value)[:40]!r}: bytes are a text, null, or {{"base64": "…"}}')
+    raise InvalidRequestError(f'{_shown(value)}: bytes are a text, null, or {{"base64": "…"}}')
+
+
+def _shown(value: Any) -> str:
+    """The beginning of a JSON value, for a message. It may be nested more deeply than it can be printed."""
+    try:
+        return repr(str(value)[:40])
+    except RecursionError:
+        return "a value that is nested too deeply"
 
 
 def _encoded(text: str) -> bytes:
@@ -149,13 +157,13 @@ def headers_of_json(value: Any) -> list[dict[str, Any]] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(pair, Mapping) and "key" in pair for pair in value):
-        raise InvalidRequestError(f'headers {str(value)[:40]!r}: they are [{{"key": "…", "value": "…"}}, …]')
+        raise InvalidRequestError(f'headers {_shown(value)}: they are [{{"key": "…", "value": "…"}}, …]')
     return [{"key": _header_key(pair["key"]), "value": bytes_of_json(pair.get("value"))} for pair in value]
 
 
 def _header_key(key: Any) -> str:
     if not isinstance(key, str):
-        raise InvalidRequestError(f"the key {str(key)[:40]!r} of 'headers' is no text")
+        raise InvalidRequestError(f"the key {_shown(key)} of 'headers' is not text")
     try:
         key.encode()
     except UnicodeEncodeError:
