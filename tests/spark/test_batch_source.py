@@ -282,8 +282,9 @@ def test_bytes_that_are_no_text_are_refused_or_replaced(spark: SparkSession, tmp
     write(tmp_path, "texts", 0, [record(0), record(1, value=b"\xff\x00"), record(2)])
     schema = "offset bigint, value string"
     told = failure(lambda: load(spark, tmp_path, schema=schema))
-    assert "a value is not UTF-8" in told
+    assert "texts-0: the value at offset 1 is not UTF-8" in told
     assert "fsck" not in told  # nothing is damaged
+    assert "texts-0: the value at offset 1 is" in failure(lambda: load(spark, tmp_path, schema="value string"))
     nulled = rows(load(spark, tmp_path, schema=schema, invalidUtf8="null"), "offset", "value")
     assert nulled == [(0, "value-0"), (1, None), (2, "value-2")]
     replaced = rows(load(spark, tmp_path, schema=schema, invalidUtf8="replace"), "offset", "value")

@@ -200,3 +200,16 @@ def test_diff_of_another_topic_says_so(tmp_path: Path, spark: SparkSession) -> N
     a_log(tmp_path)
     with pytest.raises(InvalidRequestError, match="there is no partition of topic ordres; the nearest is orders"):
         diff(spark, str(tmp_path), str(tmp_path), topics=["ordres"])
+
+
+def test_diff_of_partitions_that_are_empty_on_both_sides_is_that_of_the_plain_one(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """The first one has no bytes: as one of many it has a task with others, and the others have one without it."""
+    for side in ("a", "b"):
+        write(tmp_path / side, "empty", 0, [])
+        write(tmp_path / side, "full", 0, (record(number) for number in range(20)))
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    found = diff(spark, a, b)
+    assert found.is_equal
+    assert found.to_dict() == plain_diff(a, b).to_dict()

@@ -33,6 +33,19 @@ def test_names_are_compared_without_case() -> None:
     assert check_names({"STARTINGoffsets": "earliest", "includeheaders": "true"}, BATCH) == ([], [])
 
 
+@pytest.mark.parametrize("where", [BATCH, STREAM, WRITE])
+def test_options_that_spark_adds_by_itself_are_accepted(where: str) -> None:
+    """Streams and pipelines send their name and checkpoint; a table of a catalog sends its properties."""
+    of_streams = {"queryName": "q", "queryname": "q", "checkpointLocation": "/c", "CHECKPOINTLOCATION": "/c"}
+    of_tables = {"location": "/x", "provider": "tidelog", "owner": "root", "external": "true", "option.topic": "t"}
+    assert check_names({"path": "/x", **of_streams, **of_tables}, where) == ([], [])
+
+
+def test_an_option_that_is_nearly_one_of_spark_is_rejected_with_its_name() -> None:
+    with refused(match="unknown option 'queryNam'; do you mean 'queryName'"):
+        check_names({"queryNam": "q"}, WRITE)
+
+
 def test_options_of_a_client_are_taken_and_told_of() -> None:
     given = {"kafka.bootstrap.servers": "a:1", "groupIdPrefix": "g", "kafka.isolation.level": "read_committed"}
     assert check_names(given, BATCH).of_clients == ["kafka.bootstrap.servers", "groupIdPrefix"]

@@ -62,6 +62,17 @@ def test_a_batch_that_is_run_again_is_written_once(spark: "SparkSession", tmp_pa
     ensure_sound(tmp_path / "sink")
 
 
+def test_a_stream_that_has_a_name_is_written(spark: "SparkSession", tmp_path: Path) -> None:
+    """Spark hands the name on as an option of the sink."""
+    save(numbered(spark, 50), tmp_path / "source")
+    writer = source(spark, tmp_path / "source").writeStream.format("tidelog").queryName("copy of orders")
+    writer = writer.option("topic", "copies").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(availableNow=True).start(str(tmp_path / "sink"))
+    query.awaitTermination()
+    assert query.name == "copy of orders"
+    assert written(tmp_path) == list(range(50))
+
+
 def test_another_checkpoint_is_another_query(spark: "SparkSession", tmp_path: Path) -> None:
     save(numbered(spark, 50), tmp_path / "source")
     frame = source(spark, tmp_path / "source")

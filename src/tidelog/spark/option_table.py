@@ -68,8 +68,19 @@ OPTIONS = (
     OptionRow("overwriteTopic", "false", (WRITE,), False, "let mode overwrite replace the topic"),
     OptionRow("lockTimeout", "1m", (WRITE,), False, "how long a commit waits for others that have the directory open"),
     OptionRow("checkpointLocation", "", (WRITE,), True, "where Spark keeps how far a stream is"),
+    OptionRow("queryName", "", (WRITE,), True, "the name of a stream; `.queryName(name)` and pipelines send it"),
     OptionRow("stagingRetention", "1d", (WRITE,), False, "how old what dead attempts left gets before it is swept"),
 )  # fmt: skip
+
+# Spark adds these by itself, or means them for itself: accepted everywhere, whatever they say. Measured with Spark 4.3:
+# streams and declarative pipelines send queryName and checkpointLocation; a table of a catalog sends its properties,
+# and each of its options a second time with a prefix.
+OF_SPARK = frozenset({
+    "checkpointlocation", "queryname", "path", "paths",
+    "location", "provider", "owner", "comment", "collation", "external", "is_managed_location", "table_type",
+    "__partition_columns", "__clustering_columns", "outputmode", "trigger", "catalog",
+})  # fmt: skip
+OF_SPARK_PREFIX = "option."
 
 # Taken, without an effect: there is no client here. One warning names those that were given.
 IGNORED_PREFIXES = ("kafka.", "kafkaconsumer.", "fetchoffset.", "partition.metadata.cache.")
@@ -107,7 +118,7 @@ def check_names(options: Mapping[str, str], where: str) -> Ignored:
     ignored = Ignored([], [])
     for name in options:
         known = name.lower()
-        if known == HEARD_OF_KAFKAS or known.startswith(STORAGE_PREFIX):
+        if known in OF_SPARK or known == HEARD_OF_KAFKAS or known.startswith((STORAGE_PREFIX, OF_SPARK_PREFIX)):
             continue
         if known in IGNORED or known.startswith(IGNORED_PREFIXES):
             ignored.of_clients.append(_WRITTEN.get(known, name))

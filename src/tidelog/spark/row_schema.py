@@ -114,23 +114,38 @@ class RowSchema(NamedTuple):
 
     @property
     def stored(self) -> list[str]:
-        """The columns that a scan is asked for: one at least, to know how many rows there are."""
-        return [name for name in self.names if name != CORRUPTION] or ["offset"]
+        """The columns that a scan is asked for: one at least, to know how many rows there are.
 
-    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of a scan as Spark wants them."""
+        The offset is among them where an error has to name it.
+        """
+        names = [name for name in self.names if name != CORRUPTION]
+        may_fail = self.as_text and self.invalid_utf8 == "fail"
+        return names if names and not may_fail else list(dict.fromkeys([*names, "offset"]))
+
+    def rows(self, batch: pa.RecordBatch, partition: str) -> pa.RecordBatch:
+        """Rows of a scan of a partition as Spark wants them."""
         if not self.as_text and batch.schema.equals(self.arrow):
             return batch
         return pa.RecordBatch.from_arrays(
-            [self._column(name, batch, kind) for name, kind in zip(self.names, self.arrow.types, strict=True)],
+            [
+                self._column(name, batch, kind, partition)
+                for name, kind in zip(self.names, self.arrow.types, strict=True)
+            ],
             schema=self.arrow,
         )
 
-    def _column(self, name: str, batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+    def _column(self, name: str, batch: pa.RecordBatch, kind: pa.DataType, partition: str) -> pa.Array:
         if name == CORRUPTION:
             return pa.nulls(batch.num_rows, kind)
         column = batch.column(name)
-        return _text(column, name, self.invalid_utf8) if name in self.as_text else column
+        if name not in self.as_text:
+            return column
+        try:
+            return column.cast(pa.string())  # where all of it is UTF-8, nothing is copied
+        except pa.ArrowInvalid:
+            if self.invalid_utf8 == "fail":
+                raise _not_text(batch, name, partition) from None
+        return _text(column, self.invalid_utf8)
 
     def corruption_rows(self, topic: str, partition: int, notices: Sequence[str]) -> pa.RecordBatch:
         """A row for each thing that was left out."""
@@ -144,15 +159,17 @@ class RowSchema(NamedTuple):
         )
 
 
-def _text(column: pa.Array, name: str, invalid: InvalidUtf8) -> pa.Array:
-    """Bytes as text. Where they are all UTF-8, which one look tells, nothing is copied."""
-    try:
-        return column.cast(pa.string())
-    except pa.ArrowInvalid:
-        pass
-    if invalid == "fail":
-        wrong = next(value for value in column.to_pylist() if value is not None and _decoded(value, "strict") is None)
-        raise InvalidRecordError(f"a {name} is not UTF-8: {wrong[:40]!r}; invalidUtf8=null or =replace reads on")
+def _not_text(batch: pa.RecordBatch, name: str, partition: str) -> InvalidRecordError:
+    values = enumerate(batch.column(name).to_pylist())
+    row, wrong = next((row, value) for row, value in values if value is not None and _decoded(value, "strict") is None)
+    return InvalidRecordError(
+        f"{partition}: the {name} at offset {batch.column('offset')[row]} is not UTF-8: {wrong[:40]!r}; "
+        f"set invalidUtf8 to null or replace, or read the {name} as binary"
+    )
+
+
+def _text(column: pa.Array, invalid: InvalidUtf8) -> pa.Array:
+    """Bytes as text, where some of them are not UTF-8."""
     errors = "strict" if invalid == "null" else "replace"
     return pa.array([_decoded(value, errors) for value in column.to_pylist()], pa.string())
 

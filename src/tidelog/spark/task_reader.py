@@ -28,7 +28,9 @@ def read_task(task: Task, options: ReadOptions, schema: RowSchema) -> Iterator[p
     prepare_worker()
     for piece in task.pieces:
         notices: list[str] = []
-        yield from map(schema.rows, _read(piece, options, schema, notices))
+        partition = f"{piece.topic}-{piece.partition}"
+        for batch in _read(piece, options, schema, notices):
+            yield schema.rows(batch, partition)
         for notice in notices:
             _log.warning("%s", notice)
         if notices and CORRUPTION in schema.names:

@@ -139,10 +139,10 @@ class _Job:
     def _groups(self) -> list[list[_Pair]]:
         """Pairs that one task compares: small ones go together."""
         groups: list[list[_Pair]] = []
-        filled = _SMALL_TOGETHER
+        filled = 0
         for pair in self._whole:
             size = sum(self._sizes[pair.name])
-            if filled + size > _SMALL_TOGETHER:
+            if not groups or filled + size > _SMALL_TOGETHER:
                 groups.append([])
                 filled = 0
             groups[-1].append(pair)
