@@ -53,7 +53,7 @@ def test_a_dry_run_tells_the_plan_and_changes_nothing(root: Path) -> None:
     done = fsck(root, "--repair", "--dry-run")
     assert done.exit_code == 1
     assert "bytes 0 to" in done.stdout
-    assert "segment 0 is written anew" in done.stdout
+    assert "00000000000000000000.log: rewritten from its sound batches" in done.stdout
     assert "plan" in json.loads(fsck(root, "--repair", "--dry-run", "--json").stdout)
     assert contents(root.parent) == before
 

@@ -6,6 +6,7 @@
     4. What a reader is given then is a part of what was written, and no batch is missing whose bytes were still there.
        Where a sound file of another place was put in, the repair says that it is in doubt.
     5. Every file is as it was, or lies in the quarantine; every byte of a log is in a log or in the quarantine.
+    6. No file changes, appears or goes without a line of the repair that begins with its path.
 
 The leader epoch of a batch is not under its checksum; it is compared where the epoch checkpoint can tell. In a
 compacted log a batch may have been moved inside a gap: it is given at another offset then, and the check tells of other
@@ -99,6 +100,7 @@ def _judge(case: Case, disk: SimulatedFileSystem) -> str:
         raise Broken(f"{case}: {result.failures}")
     _ensure_clean(case, mended, result)
     _ensure_kept(case, disk, mended)
+    _ensure_told(case, disk, mended, result)
     for partition in touched:
         _ensure_readable(case, disk, mended, partition, result)
     return "harm" if harmed else "found" if not report.is_clean else "unseen"
@@ -147,6 +149,29 @@ def _ensure_kept(case: Case, damaged: SimulatedFileSystem, mended: SimulatedFile
         again = len(tree(damaged, ROOT)[case.path]) if case.what == "a copy of it as .swap" else 0  # it was replaced
         if before + (again if partition == case.partition else 0) != after + kept[str(partition)]:
             raise Broken(f"{case}: {before} bytes of {partition} became {after} and {kept[str(partition)]} kept")
+
+
+def _ensure_told(case: Case, damaged: SimulatedFileSystem, mended: SimulatedFileSystem, result: RepairResult) -> None:
+    """Every file that is not as it was is named by a line, or lies in a directory that is."""
+    silent = untold(tree(damaged, ROOT), tree(mended, ROOT), result)
+    if silent:
+        raise Broken(f"{case}: {silent} changed without a line; done: {result.done}")
+
+
+def untold(before: Mapping[str, bytes], after: Mapping[str, bytes], result: RepairResult) -> list[str]:
+    """The files that a repair has changed and no line of it names."""
+    named = {line.partition(": ")[0] for line in result.done}
+    renamed = {
+        join(parent_of(path), rest.split(" ")[0])
+        for path, _, rest in (line.partition(": renamed to ") for line in result.done)
+        if rest
+    }
+    return [
+        path
+        for path in sorted({*before, *after})
+        if before.get(path) != after.get(path)
+        and not any(path == name or path.startswith(f"{name}/") for name in named | renamed if name != ROOT)
+    ]
 
 
 def manifest(disk: SimulatedFileSystem) -> list[dict[str, Any]]:

@@ -414,7 +414,7 @@ def test_a_dry_run_says_all_that_a_repair_does_and_touches_nothing(root: Path, t
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == times
     result = repaired(root)
     assert planned.done == result.done
-    assert len(planned.done) == 17
+    assert len(planned.done) == 25
     assert (planned.left, planned.pieces, planned.bytes) == (result.left, result.pieces, result.bytes)
     assert planned.after.findings == result.after.findings
 

@@ -4,10 +4,13 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.fsck import roots
+from tests.fsck.campaign import untold
 from tests.fsck.roots_on_disk import a_root, contents, flip, segment
 from tests.fsck.test_check import batch_starts
 from tests.fsck.world import CONFIG, NOW
@@ -21,8 +24,8 @@ from tidelog.log.checkpoints import EpochEntry, LeaderEpochCheckpoint
 from tidelog.log.files import join
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.locks import lock_path
-from tidelog.log.names import LEADER_EPOCH_CHECKPOINT
-from tidelog.records import NewRecord, read_batches
+from tidelog.log.names import LEADER_EPOCH_CHECKPOINT, TopicPartition
+from tidelog.records import NewRecord, build_batch, read_batches
 
 
 @pytest.fixture
@@ -50,6 +53,71 @@ def test_a_sound_root_is_left_as_it_is(root: Path) -> None:
     result = repaired(root)
     assert (result.done, result.quarantine, result.is_clean) == ([], [], True)
     assert contents(root) == before
+
+
+def test_no_byte_changes_without_a_line_that_names_the_file(root: Path) -> None:
+    flip(segment(root, 1), batch_starts(segment(root, 1))[2] + 70)
+    flip(segment(root, 2, ".index"), 3)
+    segment(root, 3, ".snapshot").unlink()
+    (root / "orders-1" / "notes.txt").write_text("mine")
+    (root / "recovery-point-offset-checkpoint").write_text("nonsense")
+    before = {str(root / name): data for name, data in contents(root).items()}
+    result = repaired(root)
+    after = {str(root / name): data for name, data in contents(root).items()}
+    assert len({path for path in {*before, *after} if before.get(path) != after.get(path)}) > 6
+    assert untold(before, after, result) == []
+
+
+def a_log_whose_epochs_are_older_than_its_start(tmp_path: Path, *, is_damaged: bool = False) -> Path:
+    """What a kill leaves when the log start was written, and the leader epochs were not yet."""
+    log = a_partition_of(tmp_path / "r", (1, 1, 1, 1, 2, 2, 2, 2, 2, 2), log_start=7)
+    if is_damaged:
+        data = bytearray(log.read_bytes())
+        data[batch_starts(log)[5] + 15] = 9
+        log.write_bytes(data)
+    return log
+
+
+def a_partition_of(root: Path, epochs: Sequence[int], *, log_start: int = 0) -> Path:
+    batches = [
+        build_batch([NewRecord(b"k", b"v", NOW)], base_offset=number, partition_leader_epoch=epoch)
+        for number, epoch in enumerate(epochs)
+    ]
+    roots.a_root(root, {"t-0": batches}, {TopicPartition("t", 0): log_start} if log_start else None)
+    return root / "t-0" / f"{0:020}.log"
+
+
+def epochs_in(log: Path) -> list[int]:
+    return [batch.header.partition_leader_epoch for batch in read_batches(log.read_bytes())]
+
+
+def test_leader_epochs_older_than_the_log_start_are_no_damage(tmp_path: Path) -> None:
+    log = a_log_whose_epochs_are_older_than_its_start(tmp_path)
+    before = log.read_bytes()
+    assert check(str(log.parents[1])).codes() & {"LOG-EPOCH", "EPO-ENTRY", "EPO-START"} == set()
+    repaired(log.parents[1])
+    assert log.read_bytes() == before
+
+
+def test_a_batch_below_the_log_start_that_contradicts_the_others_gets_their_epoch(tmp_path: Path) -> None:
+    log = a_log_whose_epochs_are_older_than_its_start(tmp_path, is_damaged=True)
+    assert "LOG-EPOCH" in check(str(log.parents[1])).codes()
+    repaired(log.parents[1])
+    assert epochs_in(log) == [1, 1, 1, 1, 2, 2, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_batches_that_agree_with_each_other_are_believed_before_the_checkpoint(tmp_path: Path, is_clean: bool) -> None:
+    log = a_partition_of(tmp_path / "r", (0, 0, 0, 0, 0, 1, 1))
+    if is_clean:
+        (tmp_path / "r" / ".kafka_cleanshutdown").write_text("0")
+    checkpoint = log.parent / LEADER_EPOCH_CHECKPOINT
+    checkpoint.write_text("0\n1\n0 0\n")
+    before = log.read_bytes()
+    assert "EPO-ENTRY" in check(str(tmp_path / "r")).codes()
+    repaired(tmp_path / "r")
+    assert log.read_bytes() == before
+    assert checkpoint.read_text() == "0\n2\n0 0\n1 5\n"
 
 
 def test_one_corrupt_batch_goes_and_everything_around_it_stays(root: Path) -> None:
@@ -116,9 +184,9 @@ def test_segments_between_exchanged_ones_are_told_as_what_they_are_and_keep_thei
     between = {path: path.read_bytes() for number in (29, 44) for path in (root / "orders-0").glob(f"{number:020}.*")}
     inodes = {path: path.stat().st_ino for path in between if "index" in path.suffix}
     result = repaired(root)
-    told = [line for line in result.done if "segment 29" in line or "segment 44" in line]
+    told = [line for line in result.done if f"{29:020}.log: " in line or f"{44:020}.log: " in line]
     assert len(told) == 2
-    assert all("is copied as it is" in line and "LOG-RANGE" not in line for line in told)
+    assert all("copied as it is" in line and "LOG-RANGE" not in line for line in told)
     assert {path: path.read_bytes() for path in between} == between
     assert {path: path.stat().st_ino for path in inodes} == inodes
     assert not [one for one in manifest(result) if f"{29:020}" in str(one["file"]) and "index" in str(one["file"])]
@@ -132,11 +200,11 @@ def test_damage_elsewhere_is_not_drawn_into_an_exchange(root: Path) -> None:
     flip(segment(root, 4), 70)
     result = repaired(root)
     assert result.is_clean
-    told = [line for line in result.done if ": segment " in line]
-    assert [(line.split()[2], line.rpartition(" ")[2]) for line in told] == [
-        ("0", "(LOG-RANGE)"),
-        ("14", "(LOG-RANGE)"),
-        ("59", "(LOG-CRC)"),
+    told = [line for line in result.done if ".log: rewritten" in line]
+    assert [(int(line.partition(".log: ")[0][-20:]), line.rpartition(" ")[2]) for line in told] == [
+        (0, "(LOG-RANGE)"),
+        (14, "(LOG-RANGE)"),
+        (59, "(LOG-CRC)"),
     ]
 
 
@@ -369,11 +437,11 @@ def test_an_epoch_whose_first_batches_are_gone_keeps_its_start(root: Path) -> No
     assert check(str(root), deep=True).is_clean
 
 
-@pytest.mark.parametrize("inside", [1, 2])
+@pytest.mark.parametrize("inside", [30, 31])
 def test_an_epoch_that_begins_inside_a_batch_is_damage_of_the_checkpoint(root: Path, inside: int) -> None:
     checkpoint = root / "orders-0" / LEADER_EPOCH_CHECKPOINT
     before = checkpoint.read_text()
-    checkpoint.write_text(before.replace("\n0 0\n", f"\n0 {inside}\n"))
+    checkpoint.write_text(before.replace("\n1 29\n", f"\n1 {inside}\n"))
     assert check(str(root)).codes() == {"EPO-ENTRY"}
     assert repaired(root).is_clean
     assert checkpoint.read_text() == before

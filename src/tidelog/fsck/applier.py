@@ -15,6 +15,7 @@ from tidelog.fsck.owners import Owners
 from tidelog.fsck.places import ensure_no_link
 from tidelog.fsck.plan import PartitionPlan, RepairPlan
 from tidelog.fsck.quarantine import Quarantine, quarantine_of
+from tidelog.fsck.recorded_files import RecordedFiles
 from tidelog.fsck.relay import replace_group
 from tidelog.fsck.root_plan import RootPlan
 from tidelog.fsck.settling import settle
@@ -54,6 +55,7 @@ class Applier:
         self.failed: set[str] = set()  # partition directories that refused
         self.half_done: set[str] = set()  # roots with a partition that was being changed when it did
         self._fs = fs
+        self._files = RecordedFiles(fs)  # through which everything is changed
         self._clock = clock
         self._directory = quarantine
         self._stamp = stamp
@@ -78,8 +80,12 @@ class Applier:
         for one in self._quarantines.values():
             one.close()
 
-    def apply(self, plan: RepairPlan) -> None:
-        """Do it. A partition that refuses is told in `failures`; the others are mended all the same."""
+    def apply(self, plan: RepairPlan) -> list[str]:
+        """Do it; a line for each file that changed and that no line of the plan names.
+
+        A partition that refuses is told in `failures`; the others are mended all the same.
+        """
+        self._files.forget()
         for partition in plan.partitions:
             path, root = partition.check.place.path, partition.check.notes.root or ""
             was_half_done = root in self.half_done
@@ -108,6 +114,7 @@ class Applier:
             except TidelogError as error:
                 self.failures.append(f"{path}: {error}")
                 self.failed.add(path)
+        return list(self._files.lines(plan.named_files()))
 
     @contextmanager
     def _held(self, plan: PartitionPlan) -> Iterator[None]:
@@ -156,7 +163,7 @@ class Applier:
         for doubt in plan.doubts:
             quarantine.note_notice(doubt.file, code=doubt.code, why=doubt.message)
         if plan.settle:
-            settle(self._fs, plan.check, quarantine, plan.index_config.config, self._clock, begin)
+            settle(self._files, plan.check, quarantine, plan.index_config.config, self._clock, begin)
         else:
             self._keep(plan, quarantine)
             self._change(plan, quarantine, begin)
@@ -196,7 +203,7 @@ class Applier:
         """Change what is to be changed."""
         check, directory = plan.check, plan.check.place.path
         for group in plan.groups:
-            replace_group(self._fs, directory, group, check.segments[-1].base_offset, begin)
+            replace_group(self._files, directory, group, check.segments[-1].base_offset, begin)
         if not (plan.set_aside or plan.mends or plan.renames or plan.reload or plan.is_rewriting):
             return
         begin()
@@ -205,45 +212,45 @@ class Applier:
         for mend in plan.mends:
             self._write_over(mend.path, mend.position, mend.data)
         for source, target in plan.renames:
-            if self._fs.stat(target) is not None:
+            if self._files.stat(target) is not None:
                 raise StorageError(f"{source}: {target} is there already")
-            self._fs.rename(source, target)
-            self._fs.sync_directory(directory)
+            self._files.rename(source, target)
+            self._files.sync_directory(directory)
         if plan.epochs is not None:
-            LeaderEpochCheckpoint(self._fs, join(directory, LEADER_EPOCH_CHECKPOINT)).write(plan.epochs)
+            LeaderEpochCheckpoint(self._files, join(directory, LEADER_EPOCH_CHECKPOINT)).write(plan.epochs)
         if plan.topic_id is not None:
-            self._fs.remove(join(directory, PARTITION_METADATA))
-            metadata = PartitionMetadataFile(self._fs, join(directory, PARTITION_METADATA))
+            self._files.remove(join(directory, PARTITION_METADATA))
+            metadata = PartitionMetadataFile(self._files, join(directory, PARTITION_METADATA))
             metadata.record(plan.topic_id)
             metadata.flush()
         if plan.reload:
             self._reload(plan, quarantine)
 
     def _remove(self, finding: Finding) -> None:
-        stat = self._fs.stat(finding.file)
+        stat = self._files.stat(finding.file)
         if stat is not None and stat.is_directory:
-            self._fs.remove_directory(finding.file)
+            self._files.remove_directory(finding.file)
         else:
-            self._fs.remove(finding.file)
+            self._files.remove(finding.file)
 
     def _write_over(self, path: str, position: int, data: bytes) -> None:
-        stat = self._fs.stat(path)
-        file = self._fs.open_write(path, create=False)
+        stat = self._files.stat(path)
+        file = self._files.open_write(path, create=False)
         try:
             file.write_at(position, data)
             file.sync()
         finally:
             file.close()
         if stat is not None:
-            self._fs.set_modified(path, stat.modified_ms)
+            self._files.set_modified(path, stat.modified_ms)
 
     def _reload(self, plan: PartitionPlan, quarantine: Quarantine) -> None:
         """Load the log as a broker does after a crash, which rebuilds what is missing, and close it."""
         check = plan.check
         for path in sorted(plan.rebuild):
-            self._fs.remove(path)
+            self._files.remove(path)
         indexes = {check.files.path(base, suffix) for base in check.files.bases for suffix in _INDEX_SUFFIXES}
-        kept = KeptLogs(self._fs, _keeper(quarantine), indexes - plan.rebuild.keys())
+        kept = KeptLogs(self._files, _keeper(quarantine), indexes - plan.rebuild.keys())
         for path in plan.rebuild:
             kept.hide(f"{path.rpartition('.')[0]}{INDEX_SUFFIX}")  # a segment without it is recovered as a whole
         ends = check.ends
@@ -277,7 +284,7 @@ class Applier:
         for finding in plan.set_aside:
             self._remove(finding)
         for name, entries in plan.checkpoints.items():
-            OffsetCheckpoint(self._fs, join(plan.root.place.path, name)).write(entries)
+            OffsetCheckpoint(self._files, join(plan.root.place.path, name)).write(entries)
 
 
 def _keeper(quarantine: Quarantine) -> Callable[[str], None]:

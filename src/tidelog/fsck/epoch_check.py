@@ -1,6 +1,9 @@
 """Findings about leader epochs: those in the batches, and those in `leader-epoch-checkpoint`.
 
-The epoch of a batch is not under its checksum; the checkpoint is all there is to hold it to.
+The epoch of a batch is not under its checksum. What can be held against it are the other batches, since epochs never go
+down, and the checkpoint. Batches that agree with each other are the truth: a checkpoint is written after the log start
+has moved, or after a truncation, so a crash or a copy of a live directory may hold an older one. A batch is damaged if
+it contradicts the others; or if it stands alone, and a checkpoint that a clean stop has written says otherwise.
 """
 
 from collections.abc import Sequence
@@ -37,12 +40,18 @@ def epochs_of_log(segments: Sequence[SegmentFacts], layout: Layout) -> list[Epoc
     """
     if not segments:
         return []
-    parts = [facts.batches[which] for facts, which in zip(segments, layout.in_place, strict=True)]
-    epochs, first = (np.concatenate([part[name] for part in parts]) for name in ("epoch", "first"))
+    epochs, first = _columns(segments, layout)
     believed = ordered_mask(epochs + 1, epochs)
     epochs, first = epochs[believed], first[believed]
     news = np.flatnonzero(np.diff(np.maximum(epochs, -1), prepend=-1) > 0).tolist()
     return [EpochEntry(int(epochs[at]), int(first[at])) for at in news]
+
+
+def _columns(segments: Sequence[SegmentFacts], layout: Layout) -> tuple[Any, Any]:
+    """Epoch and first offset of the batches that are in their place."""
+    parts = [facts.batches[which] for facts, which in zip(segments, layout.in_place, strict=True)]
+    epochs, first = (np.concatenate([part[name] for part in parts]) for name in ("epoch", "first"))
+    return epochs, first
 
 
 def folded(entries: Sequence[EpochEntry], log_start: int) -> list[EpochEntry]:
@@ -65,7 +74,9 @@ def check_epochs(
     """Compare checkpoint and log. `log_start` None: nobody knows, and the checkpoint is believed.
 
     Where offsets are missing nothing contradicts an entry: an epoch may have begun among them.
-    Whoever moves the log start moves the first epoch with it. After a clean stop both are on the disk.
+    Whoever moves the log start moves the first epoch with it; after a clean stop both are on the disk. After a kill
+    either may be older: entries before the log start speak of records that were deleted, and an entry after it is what
+    a lost log start leaves.
     """
     path = join(directory, LEADER_EPOCH_CHECKPOINT)
     in_log = epochs_of_log(segments, layout)
@@ -76,19 +87,19 @@ def check_epochs(
         notes.add("EPO-ENTRY", path, "epochs and offsets do not increase")
         return []
     first, end = segments[0].base_offset, segments[-1].next_offset
-    start = max(first, entries[0].start_offset if log_start is None else log_start)
     begins = max(first, log_start or 0) if is_clean else first
     if entries[0].start_offset < begins:
         notes.add(
             "EPO-START", path, f"epoch {entries[0].epoch} begins at {entries[0].start_offset}, the log at {begins}",
             offsets=(entries[0].start_offset, begins - 1),
         )  # fmt: skip
-    known, expected = (
-        [entry for entry in folded(them, start) if entry.start_offset < end] for them in (entries, in_log)
-    )
-    wrong = _contradicted(entries, segments, layout, start)
-    is_few = len(wrong) <= _MOST_BATCHES and _is_damage_of_batches(wrong, segments)
-    if wrong and (is_few or known == expected):  # a checkpoint that says what the log does cannot be more right
+    elif log_start is not None and in_log and entries[0].start_offset > max(in_log[0].start_offset, log_start):
+        notes.add(
+            "EPO-START", path, f"epoch {entries[0].epoch} begins at {entries[0].start_offset}, the log at {begins}",
+            offsets=(begins, entries[0].start_offset - 1), severity=Severity.INFO,
+        )  # fmt: skip
+    wrong = _contradicted(entries, segments, layout)
+    if wrong and _is_damage_of_batches(wrong, segments, layout, is_clean=is_clean):
         _note_batches(notes, wrong, segments)
         return wrong
     is_whole = layout.is_right and not any(facts.damage or facts.is_unread for facts in segments)
@@ -97,7 +108,7 @@ def check_epochs(
     elif entries[-1].start_offset > end and is_whole:
         notes.add(
             "EPO-ENTRY", path, f"epoch {entries[-1].epoch} begins at {entries[-1].start_offset}, the log ends at {end}",
-            severity=Severity.WARNING,
+            severity=Severity.WARNING if is_clean else Severity.INFO,
         )  # fmt: skip
     return []
 
@@ -137,10 +148,9 @@ def _contradiction(one: WrongEpoch, segments: Sequence[SegmentFacts]) -> str:
     return f"it says epoch {one.epoch} of offset {row['first']}, the log says {row['epoch']}"
 
 
-def _contradicted(
-    entries: Sequence[EpochEntry], segments: Sequence[SegmentFacts], layout: Layout, log_start: int
-) -> list[WrongEpoch]:
+def _contradicted(entries: Sequence[EpochEntry], segments: Sequence[SegmentFacts], layout: Layout) -> list[WrongEpoch]:
     """The batches whose epoch is not that of the entry they fall under."""
+    start = entries[0].start_offset
     starts = np.array([entry.start_offset for entry in entries], np.int64)
     epochs = np.array([-1, *(entry.epoch for entry in entries)], np.int64)
     wrong = []
@@ -148,15 +158,15 @@ def _contradicted(
         batches: Any = facts.batches
         if not len(batches) or _are_all_of(entries, batches):
             continue
-        at_first = epochs[np.searchsorted(starts, np.maximum(batches["first"], log_start), "right")]
+        at_first = epochs[np.searchsorted(starts, np.maximum(batches["first"], start), "right")]
         at_last = epochs[np.searchsorted(starts, batches["last"], "right")]
         is_wrong = ((batches["epoch"] != at_first) | (batches["epoch"] != at_last)) & layout.in_place[number]
         # A batch without an epoch is one of the old formats, or of a time before the first entry.
-        is_wrong &= (batches["last"] >= log_start) & ~(
+        is_wrong &= (batches["last"] >= start) & ~(
             (batches["epoch"] == -1) & ((batches["magic"] < 2) | (at_last == -1))
         )
         # Deleted records have no entry any more, but no later epoch either than the first that is left.
-        is_above = (batches["last"] < log_start) & (batches["epoch"] > entries[0].epoch) & layout.in_place[number]
+        is_above = (batches["last"] < start) & (batches["epoch"] > entries[0].epoch) & layout.in_place[number]
         at_last[is_above] = entries[0].epoch
         found = np.flatnonzero(is_wrong | is_above)
         wrong += [WrongEpoch(number, int(batch), int(at_last[batch])) for batch in found]
@@ -170,11 +180,33 @@ def _are_all_of(entries: Sequence[EpochEntry], batches: Any) -> bool:
     return bool(is_one and batches["first"].min() >= start and (batches["last"] >= batches["first"]).all())
 
 
-def _is_damage_of_batches(wrong: Sequence[WrongEpoch], segments: Sequence[SegmentFacts]) -> bool:
-    """Whether the checkpoint is to be believed rather than these batches: most of the log agrees with it."""
-    total = sum(len(facts.batches) for facts in segments)
+def _is_damage_of_batches(
+    wrong: Sequence[WrongEpoch], segments: Sequence[SegmentFacts], layout: Layout, *, is_clean: bool
+) -> bool:
+    """Whether the checkpoint is to be believed rather than these batches.
+
+    It is where the other batches contradict them. Of a batch that does not break their order the checkpoint of a clean
+    stop is believed if it stands alone: neither the batch before it nor the one after it is of its epoch.
+    """
+    epochs, _ = _columns(segments, layout)
+    believed = ordered_mask(epochs + 1, epochs)
+    numbers = _numbers(layout)
+    at = [numbers[one.segment, one.batch] for one in wrong]
+    if not any(believed[number] for number in at):
+        return all(one.epoch >= 0 for one in wrong)
     is_other = [one.epoch not in (segments[one.segment].batches[one.batch]["epoch"], -1) for one in wrong]
-    return all(is_other) and 2 * len(wrong) < total
+    is_few = len(wrong) <= _MOST_BATCHES and 2 * len(wrong) < len(epochs)
+    return is_clean and is_few and all(is_other) and all(_is_alone(epochs, number) for number in at)
+
+
+def _numbers(layout: Layout) -> dict[tuple[int, int], int]:
+    """The place among all batches that are in their place, by segment and number in it."""
+    places = ((segment, int(batch)) for segment, which in enumerate(layout.in_place) for batch in np.flatnonzero(which))
+    return {place: number for number, place in enumerate(places)}
+
+
+def _is_alone(epochs: Any, at: int) -> bool:
+    return all(epochs[other] != epochs[at] for other in (at - 1, at + 1) if 0 <= other < len(epochs))
 
 
 def _increases(entries: Sequence[EpochEntry]) -> bool:

@@ -70,7 +70,7 @@ CODES: dict[str, Code] = {
         "offsets are missing in a log that does not look compacted",
         "restore the batches from a replica; in a compacted topic it is as it should be",
     ),
-    "LOG-EPOCH": Code(ERROR, "the leader epoch of a batch is not the one the epoch checkpoint knows", _MEND),
+    "LOG-EPOCH": Code(ERROR, "the leader epoch of a batch contradicts other batches, or the epoch checkpoint", _MEND),
     # Segments and what lies beside them.
     "SEG-NAME": Code(ERROR, "a segment that is named after another offset than its first", f"{_REPAIR} renames it"),
     "SEG-DOUBT": Code(
@@ -112,7 +112,8 @@ CODES: dict[str, Code] = {
     "EPO-ENTRY": Code(ERROR, "a leader epoch checkpoint that the log contradicts", _REWRITE),
     "EPO-START": Code(
         WARNING,
-        "leader epochs that begin before the log does: segments may be missing, or its start was moved",
+        "leader epochs that begin before the log does: segments may be missing, or its start was moved; info if they "
+        "begin after it: its start was moved, and is lost",
         f"restore the segments, or the log start, from a replica; {_REPAIR} takes the log as it is",
     ),
     "PAR-METADATA": Code(

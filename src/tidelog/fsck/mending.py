@@ -9,7 +9,7 @@ begins anew. Every piece is in the quarantine, and on the disk, before it is tak
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -133,9 +133,9 @@ class _Repair:
                 if plan.is_empty:
                     break
                 result.done += plan.lines()
-                applier.apply(plan)
+                result.done += applier.apply(plan)
                 checked = self._check(self._fs)
-            self._put_markers_back(applier)
+            result.done += self._put_markers_back(applier)
             result.after = checked.report
             result.failures = applier.failures
             result.quarantine = applier.quarantines
@@ -173,10 +173,12 @@ class _Repair:
             self._markers[root] = read_whole(self._fs, marker.path)
             marker.delete()
 
-    def _put_markers_back(self, applier: Applier) -> None:
-        """Where nothing is half done, a broker need not look more closely than before."""
+    def _put_markers_back(self, applier: Applier) -> Iterator[str]:
+        """Where nothing is half done, a broker need not look more closely than before; a line where something is."""
         for root, marker in self._markers.items():
             if root in applier.half_done:
+                path = CleanShutdownFile(self._fs, root).path
+                yield f"{path}: removed, since a partition is half repaired: a broker must recover the logs"
                 continue
             try:
                 write_atomically(self._fs, CleanShutdownFile(self._fs, root).path, marker)

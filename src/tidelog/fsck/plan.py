@@ -31,7 +31,14 @@ from tidelog.fsck.topic_ids import known_topic_id
 from tidelog.log.checkpoints import EpochEntry
 from tidelog.log.files import ReadFileSystem, join
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
+from tidelog.log.names import (
+    INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
 from tidelog.records.batch import MAGIC
 
 __all__ = ["Cut", "Mend", "NewSegment", "PartitionPlan", "Rebuilt", "RepairPlan", "plan_checked", "plan_repair"]
@@ -143,21 +150,23 @@ class PartitionPlan:
             yield f"{source}: renamed to {target.rpartition('/')[2]} (SEG-NAME)"
         for group in self.groups:
             for segment in group:
+                path = self.check.files.path(segment.base_offset, LOG_SUFFIX)
                 if segment.is_same:
                     why = "it lies between segments that exchange batches, and all are replaced in one step"
-                    yield f"{name}: segment {segment.base_offset} is copied as it is: {why}"
+                    yield f"{path}: copied as it is: {why}"
                     continue
-                deed = "written anew from what is sound" if segment.pieces else "emptied or removed"
-                yield f"{name}: segment {segment.base_offset} is {deed} ({self.code_of(segment.base_offset)})"
+                deed = "rewritten from its sound batches" if segment.pieces else "emptied or removed"
+                yield f"{path}: {deed} ({self.code_of(segment.base_offset)})"
         for path in sorted(self.rebuild):
             yield f"{path}: rebuilt from the log ({self.rebuild[path].code})"
         if any(path.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)) for path in self.rebuild):
             yield f"{name}: indexes are rebuilt with {self.index_config}; the others are left as they are"
         if self.epochs is not None:
             deed = f"written anew with {len(self.epochs)} epoch{'' if len(self.epochs) == 1 else 's'}"
-            yield f"{name}: leader-epoch-checkpoint is {deed} ({self.epochs_code})"
+            yield f"{self.check.place.path}/{LEADER_EPOCH_CHECKPOINT}: {deed} ({self.epochs_code})"
         if self.topic_id is not None:
-            yield f"{name}: partition.metadata is written with the topic id of the other partitions (PAR-METADATA)"
+            path = f"{self.check.place.path}/{PARTITION_METADATA}"
+            yield f"{path}: written with the topic id of the other partitions (PAR-METADATA)"
         if self.reload:
             yield f"{name}: producer snapshots are brought up to date"
         for _, first, last in self.gaps:
@@ -179,8 +188,13 @@ class RepairPlan:
     def is_empty(self) -> bool:
         return all(one.is_empty for one in self.partitions) and all(one.is_empty for one in self.roots)
 
+    def named_files(self) -> set[str]:
+        """The files that a line begins with, and the new names of those that are renamed."""
+        targets = {target for partition in self.partitions for _, target in partition.renames}
+        return targets | {line.partition(": ")[0] for line in self.lines()}
+
     def lines(self) -> Iterator[str]:
-        """What would be done, in words."""
+        """What would be done, in words. Every file that changes is at the beginning of a line."""
         for partition in self.partitions:
             yield from partition.lines()
         for root in self.roots:

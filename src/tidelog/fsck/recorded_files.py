@@ -1,0 +1,101 @@
+"""A file system that knows which files were changed through it: no byte changes without a line that says so.
+
+A repair does what its plan says through one of these. Loading a log, which rebuilds indexes and producer snapshots, and
+settling what a compaction left decide for themselves which files they write; what they have written is looked up here,
+and every file that the plan did not name gets a line of its own.
+"""
+
+from collections.abc import Collection, Iterator
+from hashlib import sha256
+
+from tidelog.log.files import FileLock, FileStat, FileSystem, ReadFile, WriteFile, join, opened
+from tidelog.log.names import LOG_SUFFIX
+
+__all__ = ["RecordedFiles"]
+
+_CHUNK = 1 << 20
+
+
+class RecordedFiles:
+    """The files of `below`. Begin a round with `forget`, and ask at its end what became of which file."""
+
+    def __init__(self, below: FileSystem) -> None:
+        self._below = below
+        self._before: dict[str, str | None] = {}  # of every path that was touched: what was there, None if nothing
+
+    def forget(self) -> None:
+        """What is changed from now on is what counts."""
+        self._before = {}
+
+    def lines(self, named: Collection[str]) -> Iterator[str]:
+        """A line for every file that is not as it was, but for those that are `named` already."""
+        for path in sorted(self._before.keys() - set(named)):
+            before, now = self._before[path], self._content(path)
+            if before != now:
+                deed = "removed" if now is None else "created" if before is None else "written anew"
+                yield f"{path}: {deed}, as by a broker that starts after a crash"
+
+    def _touch(self, path: str) -> None:
+        if path not in self._before:
+            self._before[path] = self._content(path)
+
+    def _content(self, path: str) -> str | None:
+        """What tells one content of a path from another. Of a log its size will do: nothing is written into one."""
+        stat = self._below.stat(path)
+        if stat is None:
+            return None
+        if stat.is_directory or path.endswith(LOG_SUFFIX):
+            return str(stat.size)
+        digest, position = sha256(), 0
+        with opened(self._below.open(path)) as file:
+            while data := file.read(position, _CHUNK):
+                digest.update(data)
+                position += len(data)
+        return digest.hexdigest()
+
+    # -- the file system -----------------------------------------------------------------------------------------
+
+    def list(self, directory: str) -> "list[str]":
+        return self._below.list(directory)
+
+    def stat(self, path: str) -> FileStat | None:
+        return self._below.stat(path)
+
+    def open(self, path: str) -> ReadFile:
+        return self._below.open(path)
+
+    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
+        self._touch(path)
+        return self._below.open_write(path, create=create)
+
+    def rename(self, source: str, target: str) -> None:
+        self._touch(source)
+        self._touch(target)
+        self._below.rename(source, target)
+
+    def remove(self, path: str) -> bool:
+        self._touch(path)
+        return self._below.remove(path)
+
+    def make_directory(self, path: str) -> None:
+        self._touch(path)
+        self._below.make_directory(path)
+
+    def remove_directory(self, path: str) -> bool:
+        for name in self._below.list(path) if self._below.stat(path) is not None else ():
+            self._touch(join(path, name))
+        self._touch(path)
+        return self._below.remove_directory(path)
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        self._below.set_modified(path, modified_ms)
+
+    def sync_directory(self, path: str) -> None:
+        self._below.sync_directory(path)
+
+    def lock(self, path: str, *, shared: bool = False) -> FileLock:
+        return self._below.lock(path, shared=shared)
+
+
+def _is_a_file_system(fs: RecordedFiles) -> FileSystem:  # for the type checker
+    return fs
