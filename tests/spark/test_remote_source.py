@@ -13,7 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.logs import START_MS, record, write
 from tests.spark.object_store import BUCKET, object_store, upload
 from tests.spark.test_stream_source import Sink, logged
+from tidelog.fsck import check
 from tidelog.records import Header
+from tidelog.spark.jobs.diff import diff
+from tidelog.spark.jobs.verify import verify
 
 DEADLINE_S = 60
 CHANGES = ((0, 10, 25), (0, 25, 90), (1, 0, 5), (0, 90, 95), (1, 5, 9))  # partition, first and next offset
@@ -158,3 +161,22 @@ def test_a_running_stream_sees_what_comes_into_the_store(
     finally:
         query.stop()
     assert logged(checkpoint)[-1] == {"orders": {"0": 95, "1": 9}}
+
+
+def test_jobs_check_and_compare_a_backup_where_it_is(
+    spark: SparkSession, root: Path, s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Driver and workers find the store by their environment, as commands do."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://{s3['endpoint_override']}",
+        "AWS_ACCESS_KEY_ID": s3["access_key"],
+        "AWS_SECRET_ACCESS_KEY": s3["secret_key"],
+        "AWS_DEFAULT_REGION": s3["region"],
+    }.items():
+        monkeypatch.setenv(name, value)
+        monkeypatch.setitem(spark.sparkContext.environment, name, value)
+    address = f"s3://{BUCKET}/fixed"
+    found, expected = verify(spark, address), check(str(root))
+    assert found.is_clean
+    assert (found.counts, found.bytes) == (expected.counts, expected.bytes)
+    assert diff(spark, address, str(root)).is_equal

@@ -39,7 +39,7 @@ def fsck(
     jobs: int | None,
     as_json: bool,
 ) -> None:
-    """Check every file at or below DIR: roots, partition directories, whole trees.
+    """Check every file at or below DIR: roots, partition directories, whole trees, or a backup at s3://bucket/path.
 
     Without --repair nothing is written and nothing locked: a broker may have the directories open. Findings have codes
     that stay the same (docs/fsck.md), and a severity: an error changes what readers are given, or keeps Kafka from

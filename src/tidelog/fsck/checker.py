@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 from tidelog.errors import StorageError
+from tidelog.fsck.addresses import file_system_of, local_path
 from tidelog.fsck.doubts import note_twins
 from tidelog.fsck.findings import Report, Severity
 from tidelog.fsck.partition_check import PartitionCheck
@@ -21,7 +22,6 @@ from tidelog.fsck.root_files import LogEnds, RootFiles
 from tidelog.fsck.segment_scan import SegmentFacts
 from tidelog.fsck.topic_ids import note_topic_ids
 from tidelog.log.files import ReadFileSystem
-from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import LOG_SUFFIX, is_delete_directory
 
 __all__ = ["Checked", "check", "check_places", "conclude", "planned_checks"]
@@ -47,7 +47,7 @@ def check(
     quarantine: str | None = None,
     fs: ReadFileSystem | None = None,
 ) -> Report:
-    """Check all that lies at or below some paths: roots, partition directories, trees.
+    """Check all that lies at or below some paths: roots, partition directories, trees, and addresses of them (s3://…).
 
     With `deep` every record is looked at, decompressed where need be, and producer snapshots are compared with a replay
     of the log. What an earlier repair has taken out is looked up in its quarantine, beside the root or where it is said
@@ -68,8 +68,8 @@ def check_places(
     held_markers: Collection[str] = (),
 ) -> Checked:
     """`check`, with everything that was found out. A repair holds the locks of roots, and marks of their clean stop."""
-    names = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
-    fs = LocalFileSystem() if fs is None else fs
+    names = [local_path(os.fspath(path)) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    fs = file_system_of(names) if fs is None else fs
     report = Report(tuple(names), deep)
     roots, checks = planned_checks(
         fs, names, deep=deep, quarantine=quarantine, held_roots=held_roots, held_markers=held_markers

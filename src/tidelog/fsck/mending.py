@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from tidelog.errors import LockedError, StorageError, TidelogError
+from tidelog.fsck.addresses import ensure_no_address, local_path
 from tidelog.fsck.applier import Applier
 from tidelog.fsck.checker import Checked, check_places
 from tidelog.fsck.findings import Finding, Report, Severity
@@ -79,9 +80,10 @@ def repair(
     With `dry_run` everything happens in memory: the result says what would be done, to the last round, and nothing is
     written or locked.
     """
+    names = [local_path(os.fspath(path)) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    ensure_no_address(names, "a repair")
     return _Repair(
-        [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)],
-        deep, quarantine, config, progress, jobs, clock or SystemClock(), fs or LocalFileSystem(),
+        names, deep, quarantine, config, progress, jobs, clock or SystemClock(), fs or LocalFileSystem(),
         dry_run,
     ).run()  # fmt: skip
 

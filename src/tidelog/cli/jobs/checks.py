@@ -33,10 +33,12 @@ def verify(
 
     Exit codes: 0 nothing wrong, 1 findings.
     """
+    from tidelog.fsck.addresses import file_system_of
     from tidelog.fsck.places import find_places
-    from tidelog.log.local_files import LocalFileSystem
+    from tidelog.spark.jobs.verify import absolute_paths
 
-    find_places(LocalFileSystem(), [os.path.abspath(path) for path in directories])  # says what is wrong with them
+    names = absolute_paths(directories)
+    find_places(file_system_of(names), names)  # says what is wrong with them
     with on_spark("verify", **wishes) as (session, on_tasks):
         from tidelog.spark.jobs.verify import verify as run
 

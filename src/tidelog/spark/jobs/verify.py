@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tidelog.errors import StorageError, TidelogError
+from tidelog.fsck.addresses import file_system_of, is_address, local_path
 from tidelog.fsck.batch_order import Layout
 from tidelog.fsck.checker import conclude, planned_checks
 from tidelog.fsck.doubts import LIKENESS
@@ -28,7 +29,6 @@ from tidelog.fsck.places import PartitionPlace
 from tidelog.fsck.root_files import LogEnds, RootFiles
 from tidelog.fsck.segment_facts import Batches, SegmentFacts
 from tidelog.kernels.record_walk import COLUMNS
-from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import LOG_SUFFIX, file_name
 from tidelog.spark.jobs.segment_parts import SegmentPart, joined, parts_of, scan_part
 from tidelog.spark.jobs.tasks import Guarded, OnTasks, Refusal, answers, watched
@@ -36,7 +36,7 @@ from tidelog.spark.jobs.tasks import Guarded, OnTasks, Refusal, answers, watched
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["PART_BYTES", "verify"]
+__all__ = ["PART_BYTES", "absolute_paths", "verify"]
 
 PART_BYTES = 64 << 20
 _SMALL_PARTS_TOGETHER = 16 << 20  # bytes of small segments that one task takes on
@@ -82,8 +82,8 @@ def verify(
 
     `deep` and `quarantine` as in `tidelog.fsck.check`. Segments larger than `part_bytes` are read by several tasks.
     """
-    names = [os.path.abspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
-    fs = LocalFileSystem()
+    names = absolute_paths([paths] if isinstance(paths, str | os.PathLike) else paths)
+    fs = file_system_of(names)
     report = Report(tuple(names), deep)
     roots, checks = planned_checks(fs, names, deep=deep, quarantine=quarantine)
     number_of = {id(root): number for number, root in enumerate(roots)}
@@ -96,6 +96,12 @@ def verify(
         report.bytes += found.size
     conclude(fs, report, roots, checks, [found.ends for found in done])
     return report
+
+
+def absolute_paths(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Paths that mean the same to driver and workers. Addresses do already."""
+    named = [local_path(os.fspath(path)) for path in paths]
+    return [path if is_address(path) else os.path.abspath(path) for path in named]
 
 
 # -- on Spark ----------------------------------------------------------------------------------------------------------
@@ -122,10 +128,10 @@ def _run(
 
 def _tasks(checks: Sequence[PartitionCheck], part_bytes: int) -> Iterable[list[tuple[int, SegmentPart]]]:
     """The parts of all segments, each with the number of its partition; small ones share a task."""
-    fs = LocalFileSystem()
     together = min(_SMALL_PARTS_TOGETHER, 4 * part_bytes)
     small: list[tuple[int, SegmentPart]] = []
     filled = 0
+    fs = file_system_of([one.place.path for one in checks])
     for number, one in enumerate(checks):
         for base in one.files.bases:
             size = one.files.stats[file_name(base, LOG_SUFFIX)].size
@@ -147,7 +153,7 @@ def _scan_all(task: list[tuple[int, SegmentPart]], *, deep: bool) -> list[tuple[
     found: list[tuple[int, Any]] = []
     for number, part in task:
         try:
-            found.append((number, (part, scan_part(LocalFileSystem(), part, deep=deep))))
+            found.append((number, (part, scan_part(file_system_of([part.path]), part, deep=deep))))
         except TidelogError as error:
             _ensure_seen_here(part.path.rpartition("/")[0])
             found.append((number, (part, Refusal.of(error))))
@@ -160,7 +166,7 @@ def _finish(shared: Any, parts_of_partition: tuple[int, Iterable[Any]]) -> tuple
     plan: _Plan = shared.value
     place, root, explained = plan.places[number]
     _ensure_seen_here(place.path)
-    one = PartitionCheck(LocalFileSystem(), place, plan.roots[root], deep=plan.deep, explained=explained)
+    one = PartitionCheck(file_system_of([place.path]), place, plan.roots[root], deep=plan.deep, explained=explained)
     by_base: dict[int, list[Any]] = {}
     for pair in parts:
         if pair is not None:
@@ -187,7 +193,7 @@ def _segment(one: PartitionCheck, base: int, parts: list[Any] | None) -> Segment
 
 
 def _ensure_seen_here(directory: str) -> None:
-    if not os.path.isdir(directory):
+    if not is_address(directory) and not os.path.isdir(directory):
         raise StorageError(
             f"{directory} is not to be seen on {socket.gethostname()}: driver and workers need the same directories"
         )
