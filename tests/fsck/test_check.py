@@ -182,7 +182,6 @@ LEFT_BY_KAFKA = {
     "clean/after/c-torn-boundary-0": {"CHK-RANGE", "EPO-ENTRY", "IDX-ENTRY"},
     "unclean/after/u-deleted-seg-0": {"EPO-START"},
     "unclean/after/u-dup-tail-0": {"CHK-RANGE", "EPO-ENTRY", "LOG-ORDER"},
-    "unclean/after/u-epoch-high-0": {"EPO-ENTRY"},
     "unclean/after/u-extra-0": {"PAR-FOREIGN"},
     "unclean/after/u-hdr-back-0": {"LOG-ORDER"},
     "unclean/after/u-hdr-epoch-0": {"EPO-ENTRY"},
