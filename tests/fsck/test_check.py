@@ -184,7 +184,7 @@ LEFT_BY_KAFKA = {
     "unclean/after/u-dup-tail-0": {"CHK-RANGE", "EPO-ENTRY", "LOG-ORDER"},
     "unclean/after/u-extra-0": {"PAR-FOREIGN"},
     "unclean/after/u-hdr-back-0": {"LOG-ORDER"},
-    "unclean/after/u-hdr-epoch-0": {"EPO-ENTRY"},
+    "unclean/after/u-hdr-epoch-0": {"LOG-EPOCH"},
     "unclean/after/u-hdr-gap-0": {"LOG-GAP"},
     "unclean/after/u-index-garbage-0": {"IDX-ENTRY"},
     "unclean/after/u-index-odd-0": {"IDX-SIZE"},

@@ -106,6 +106,14 @@ def test_a_batch_below_the_log_start_that_contradicts_the_others_gets_their_epoc
     assert epochs_in(log) == [1, 1, 1, 1, 2, 2, 2, 2, 2, 2]
 
 
+def test_a_batch_before_the_first_known_epoch_gets_the_epoch_of_the_one_before_it(tmp_path: Path) -> None:
+    log = a_partition_of(tmp_path / "r", (0, 0, 0, 0, 7))
+    (tmp_path / "r" / ".kafka_cleanshutdown").write_text("0")
+    (log.parent / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n2 5\n")
+    repaired(tmp_path / "r")
+    assert epochs_in(log) == [0, 0, 0, 0, 0]
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_batches_that_agree_with_each_other_are_believed_before_the_checkpoint(tmp_path: Path, is_clean: bool) -> None:
     log = a_partition_of(tmp_path / "r", (0, 0, 0, 0, 0, 1, 1))

@@ -19,6 +19,7 @@ from tidelog.fsck.segment_scan import SegmentFacts
 from tidelog.log.checkpoints import EpochEntry, read_epochs
 from tidelog.log.files import ReadFileSystem, join
 from tidelog.log.names import LEADER_EPOCH_CHECKPOINT
+from tidelog.records.java import MAX_INT32
 
 __all__ = ["WrongEpoch", "check_epochs", "epochs_of_log", "folded"]
 
@@ -167,10 +168,19 @@ def _contradicted(entries: Sequence[EpochEntry], segments: Sequence[SegmentFacts
         )
         # Deleted records have no entry any more, but no later epoch either than the first that is left.
         is_above = (batches["last"] < start) & (batches["epoch"] > entries[0].epoch) & layout.in_place[number]
-        at_last[is_above] = entries[0].epoch
+        for batch in np.flatnonzero(is_above).tolist():
+            at_last[batch] = min(_epoch_before(segments, number, batch), entries[0].epoch)
         found = np.flatnonzero(is_wrong | is_above)
         wrong += [WrongEpoch(number, int(batch), int(at_last[batch])) for batch in found]
     return wrong
+
+
+def _epoch_before(segments: Sequence[SegmentFacts], number: int, batch: int) -> int:
+    """The leader epoch of the batch before one; a large one if there is none."""
+    if batch:
+        return int(segments[number].batches["epoch"][batch - 1])
+    before = next((facts for facts in reversed(segments[:number]) if len(facts.batches)), None)
+    return MAX_INT32 if before is None else int(before.batches["epoch"][-1])
 
 
 def _are_all_of(entries: Sequence[EpochEntry], batches: Any) -> bool:
