@@ -214,9 +214,7 @@ def test_damage_is_an_error_or_left_out_and_told_of(root: Path) -> None:
     log.write_bytes(data)
     done = cat(root, "--partition", "0", topic="bad")
     assert (done.exit_code, len(done.stdout.splitlines()), len(done.stderr.splitlines())) == (3, 2, 1)
-    advice = (
-        f"; --skip-corrupt leaves it out, `tidelog fsck {log.parent}` tells what is damaged and what can be saved\n"
-    )
+    advice = f"; --salvage leaves it out, `tidelog fsck {log.parent}` tells what is damaged and what can be saved\n"
     assert done.stderr.endswith(advice)
     assert done.stderr.count("fsck") == 1
     done = cat(root, "--partition", "0", "--skip-corrupt", topic="bad")
@@ -359,3 +357,140 @@ def test_what_lies_before_damage_is_shown_before_the_error(tmp_path: Path, form:
     assert done.returncode == 3
     assert "position 410" in done.stderr
     assert len(done.stdout.splitlines()) - (form == "csv") == len(rows)
+
+
+# -- what is left out at the end of a log ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """The log of a partition: 5 batches of 2 records."""
+    write_log(tmp_path / "ends", [("put", Codec.NONE, some(2))] * 5, "orders-0")
+    return tmp_path / "ends" / "orders-0" / f"{0:020}.log"
+
+
+@pytest.mark.parametrize(
+    ("name", "magic"),
+    [("x.parquet", b"PAR1"), ("x.CSV", b'"key"'), ("x.jsonl", b'{"key"'), ("x.feather", b"ARROW"), ("x.txt", b"0\t0")],
+)
+def test_the_name_of_the_file_tells_the_form(root: Path, tmp_path: Path, name: str, magic: bytes) -> None:
+    target = tmp_path / name
+    assert cat(root, "--out", str(target)).exit_code == 0
+    assert target.read_bytes().startswith(magic)
+    assert cat(root, "--out", str(target), "--force", "-o", "text").exit_code == 0
+    assert target.read_bytes().startswith(b"0\t0")
+
+
+FORMS = [("text",), ("jsonl",), ("parquet", "--out")]
+
+
+def cat_all(log: Path, form: tuple[str, ...], *arguments: str) -> Result:
+    target = [str(log.parents[2] / "x.parquet")] if "--out" in form else []
+    return cat(log.parents[1], "-o", *form, *target, *(["--force"] if target else []), *arguments)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("cut", [1, 40, 70])
+def test_a_torn_end_is_reported_with_its_offset_and_bytes(log: Path, form: tuple[str, ...], cut: int) -> None:
+    size = log.stat().st_size
+    os.truncate(log, size - cut)
+    done = cat_all(log, form)
+    assert done.exit_code == 1
+    place, left = size // 5 * 4, size // 5 - cut
+    assert f"{log}, position {place}: the file ends inside a batch: these {left} bytes are left out" in done.stderr
+    assert "offset 8 and what follows it" in done.stderr
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_damaged_last_batch_is_not_an_empty_log(tmp_path: Path, form: tuple[str, ...]) -> None:
+    write_log(tmp_path / "ends", [("put", Codec.NONE, some(2))], "orders-0")
+    log = tmp_path / "ends" / "orders-0" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    data[-2] ^= 1
+    log.write_bytes(data)
+    done = cat_all(log, form)
+    assert done.exit_code == 1
+    assert f"these {len(data)} bytes are left out, which held offset 0" in done.stderr
+    assert "empty" not in done.stderr
+    assert "no records: none can be read" in done.stderr
+    done = cat_all(log, form, "--no-verify")
+    assert (done.exit_code, done.stderr) == (0, "")
+    done = cat_all(log, form, "--salvage")
+    assert done.exit_code == 1
+
+
+def test_without_checksums_what_is_complete_is_read_and_the_rest_reported(log: Path) -> None:
+    size = log.stat().st_size // 5
+    data = bytearray(log.read_bytes())
+    data[3 * size + 70] ^= 1
+    log.write_bytes(data[: 4 * size + 30])
+    done = cat(log.parents[1])
+    assert (done.exit_code, len(done.stdout.splitlines())) == (1, 6)
+    assert f"position {3 * size}" in done.stderr
+    assert f"these {size + 30} bytes" in done.stderr
+    done = cat(log.parents[1], "--no-verify")
+    assert (done.exit_code, len(done.stdout.splitlines())) == (1, 8)
+    assert f"position {4 * size}: the file ends inside a batch: these 30 bytes" in done.stderr
+
+
+def test_an_end_that_nobody_asked_for_is_not_reported(log: Path) -> None:
+    os.truncate(log, log.stat().st_size - 1)
+    for bounds in (("--to", "8"), ("--limit", "8")):
+        done = cat(log.parents[1], *bounds)
+        assert (done.exit_code, done.stderr, len(done.stdout.splitlines())) == (0, "", 8)
+    assert cat(log.parents[1], "--to", "9").exit_code == 1
+
+
+def test_zeros_of_a_preallocated_segment_are_no_torn_end(log: Path) -> None:
+    os.truncate(log, log.stat().st_size + 5000)
+    done = cat(log.parents[1])
+    assert (done.exit_code, done.stderr, len(done.stdout.splitlines())) == (0, "", 10)
+
+
+def test_while_a_broker_has_the_directory_open_an_incomplete_end_is_a_note(log: Path) -> None:
+    os.truncate(log, log.stat().st_size - 1)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", "import sys; from tidelog.log.locks import lock_path; lock = lock_path(sys.argv[1]); "
+         "print('held', flush=True); sys.stdin.read()", str(log.parents[1] / ".lock")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    done = cat(log.parents[1])
+    holder.communicate()
+    assert (done.exit_code, len(done.stdout.splitlines())) == (0, 8)
+    assert "a broker has the directory open and may be writing them" in done.stderr
+
+
+def test_records_that_the_high_watermark_knows_and_the_log_lacks_are_reported(log: Path) -> None:
+    (log.parents[1] / "replication-offset-checkpoint").write_text("0\n1\norders 0 10\n")
+    os.truncate(log, log.stat().st_size // 5 * 4)
+    done = cat(log.parents[1])
+    assert done.exit_code == 1
+    assert "orders-0: the high watermark was 10 and the log ends at 8: records may be missing" in done.stderr
+
+
+# -- transactions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def transactions(tmp_path: Path) -> Path:
+    steps = [
+        ("put", Codec.NONE, some(2)), ("txn", 1, some(3)), ("txn", 2, some(2)), ("end", 1, False), ("end", 2, True),
+        ("txn", 1, some(1)), ("end", 1, True), ("txn", 3, some(4)),
+    ]  # fmt: skip
+    write_log(tmp_path / "txn", steps, "orders-0")
+    return tmp_path / "txn"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_uncommitted_records_are_printed_and_counted(transactions: Path, form: tuple[str, ...]) -> None:
+    log = transactions / "orders-0" / f"{0:020}.log"
+    done = cat_all(log, form)
+    assert done.exit_code == 0
+    told = "included: 3 records of transactions that were aborted and 4 records of transactions that are still open"
+    assert done.stderr == f"tidelog: {told}; --committed leaves them out\n"
+    for arguments in (("--committed",), ("--to", "2"), ("--limit", "2")):
+        assert cat_all(log, form, *arguments).stderr == ""
+    told = "included: 2 records of transactions that were aborted"
+    assert told in cat_all(log, form, "--from", "3", "--to", "6").stderr

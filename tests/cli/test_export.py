@@ -1,6 +1,7 @@
 """`tidelog export`: a topic as files."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 
+import tidelog
 from tests.golden import corpus
 from tests.log.logs import NOW
 from tests.view.scans import some, write_log
@@ -104,7 +106,7 @@ def test_damage_names_the_ways_on_and_leaves_no_file(root: Path, tmp_path: Path)
     log.write_bytes(data)
     done = export(root, tmp_path / "o.csv")
     assert (done.exit_code, done.stderr.count("\n")) == (3, 1)
-    assert f"--skip-corrupt leaves it out, `tidelog fsck {log.parent}` tells" in done.stderr
+    assert f"--salvage leaves it out, `tidelog fsck {log.parent}` tells" in done.stderr
     assert not (tmp_path / "o.csv").exists()
 
 
@@ -137,3 +139,55 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(
     assert reason in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert (tmp_path / "there.csv").read_text() == "mine"
+
+
+def test_a_torn_end_is_reported_and_what_is_before_it_is_exported(root: Path, tmp_path: Path) -> None:
+    log = root / "orders-2" / f"{0:020}.log"
+    os.truncate(log, log.stat().st_size - 3)
+    for option in ((), ("--salvage", "--force")):
+        done = export(root, tmp_path / "orders.parquet", *option)
+        assert done.exit_code == 1
+        assert f"{log}, position " in done.stderr
+        assert "bytes are left out, which held offset 8 and what follows it" in done.stderr
+        assert parquet.read_table(tmp_path / "orders.parquet").num_rows == 20
+
+
+@pytest.fixture
+def transactions(tmp_path: Path) -> Path:
+    steps = [
+        ("put", Codec.NONE, some(2)), ("txn", 1, some(3)), ("end", 1, False), ("txn", 2, some(1)), ("end", 2, True),
+        ("txn", 3, some(4)), ("put", Codec.NONE, some(1)),
+    ]  # fmt: skip
+    write_log(tmp_path / "data", steps, "orders-0")
+    return tmp_path / "data"
+
+
+def test_only_committed_records_are_exported_and_the_others_reported(transactions: Path, tmp_path: Path) -> None:
+    done = export(transactions, tmp_path / "a.csv")
+    assert done.exit_code == 0
+    told = "orders-0: left out: 1 aborted transaction and offsets 8 to 12, where a transaction is open"
+    assert done.stderr == f"tidelog: {told}; --uncommitted includes them\n"
+    assert [batch.num_rows for batch in read_table(str(tmp_path / "a.csv"))] == [3]
+    assert export(transactions, tmp_path / "b.csv", "--committed").stderr == ""
+    assert export(transactions, tmp_path / "b.csv", "--force", "--until", "2").stderr == ""
+
+
+@pytest.mark.parametrize("option", ["--uncommitted", "--salvage"])
+def test_uncommitted_records_are_exported_where_they_are_asked_for(
+    transactions: Path, tmp_path: Path, option: str
+) -> None:
+    done = export(transactions, tmp_path / "a.csv", option, "--columns", "key,value")
+    assert done.exit_code == 0
+    assert "included: 3 records of transactions that were aborted and 4 records of" in done.stderr
+    [rows] = read_table(str(tmp_path / "a.csv"))
+    assert (rows.num_rows, rows.schema.names) == (11, ["key", "value"])
+
+
+def test_what_was_exported_and_loaded_again_holds_no_aborted_record(transactions: Path, tmp_path: Path) -> None:
+    export(transactions, tmp_path / "a.parquet")
+    load = ["load", str(tmp_path / "a.parquet"), "--to", str(tmp_path / "new"), "--topic", "orders"]
+    assert CliRunner().invoke(cli, load).exit_code == 0
+    committed = tidelog.open(str(transactions))["orders", 0].read(committed=True)
+    assert [record.value for record in tidelog.open(str(tmp_path / "new"))["orders", 0].read()] == [
+        record.value for record in committed
+    ]

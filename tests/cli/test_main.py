@@ -61,12 +61,12 @@ def test_a_command_is_imported_when_it_is_called_and_no_other() -> None:
     code = "import sys; from tidelog.cli.main import cli; cli(['warmup', '--help'], standalone_mode=False)"
     code += "; print([name for name in sys.modules if name.startswith('tidelog.cli.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "['tidelog.cli.main', 'tidelog.cli.warmup']"
+    assert done.stdout.splitlines()[-1] == "['tidelog.cli.once', 'tidelog.cli.main', 'tidelog.cli.warmup']"
 
 
 def test_the_module_of_every_command_is_listed() -> None:
     beside = {"__init__", "bounds", "compaction_run", "interrupted", "main", "on_master", "output", "records"}
-    beside |= {"settings"}
+    beside |= {"once", "settings"}
     modules = {path.stem for path in Path(tidelog.cli.__file__).parent.glob("*.py")} - beside
     assert {name.replace("-", "_") for name in cli.list_commands(click.Context(cli))} == modules
 
@@ -166,3 +166,46 @@ def test_no_words_at_all_get_the_help() -> None:
     result = CliRunner().invoke(cli, [], prog_name="tidelog")
     assert "Usage: tidelog" in result.output
     assert "Commands:" in result.output
+
+
+def options_with_one_value() -> Iterator[tuple[list[str], click.Option]]:
+    """The words before an option, and the option, for all of all commands."""
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        below = (
+            {}
+            if not isinstance(command, click.Group)
+            else {each: command.get_command(context, each) for each in command.list_commands(context)}
+        )
+        for words, each in [([name], command), *(([name, job], found) for job, found in below.items())]:
+            assert each is not None
+            for option in each.params:
+                if isinstance(option, click.Option) and not option.is_flag and not option.multiple:
+                    yield words, option
+
+
+def test_an_option_that_has_one_value_and_is_given_twice_is_rejected_by_every_command() -> None:
+    """Of `export --topic A --topic B` only B was exported once, without a word."""
+    checked = 0
+    for words, option in options_with_one_value():
+        done = CliRunner().invoke(cli, [*words, option.opts[0], "1", f"{option.opts[-1]}=2"])
+        name = option.opts[0]
+        assert (done.exit_code, done.stdout) == (2, ""), f"{words} {name}"
+        assert f"{name} is given 2 times and has one value. Try" in done.stderr, f"{words} {name}"
+        checked += 1
+    assert checked > 40
+
+
+def test_a_flag_may_be_repeated_unless_it_says_yes_and_no() -> None:
+    done = CliRunner().invoke(
+        cli, ["cat", "x", "--topic", "t", "--salvage", "--salvage", "--committed", "--uncommitted"]
+    )
+    assert "--committed/--uncommitted is given 2 times" in done.stderr
+    done = CliRunner().invoke(cli, ["cat", "x", "--topic", "t", "--salvage", "--salvage"])
+    assert "given" not in done.stderr
+
+
+def test_a_config_that_is_given_two_values_is_rejected() -> None:
+    words = ["compact", "x", "--set", "segment.bytes=1", "--set", "segment.bytes=2"]
+    assert "segment.bytes is given twice, as 1 and 2" in CliRunner().invoke(cli, words).stderr

@@ -35,21 +35,22 @@ def topic_option(command: Command) -> Command:
     )
 
 
-def range_options(*end_names: str) -> Callable[[Command], Command]:
+def range_options(*end_names: str, isolation_help: str) -> Callable[[Command], Command]:
     """The options of a command that reads records: which of them. `end_names` are what the last bound is called.
 
     That is --until everywhere, and --to as well where nothing else is called so: the --to of `export` is its target.
+    `isolation_help` says what the command does without --committed and --uncommitted.
     """
 
     def add(command: Command) -> Command:
-        for option in reversed(_range_options(end_names)):
+        for option in reversed(_range_options(end_names, isolation_help)):
             command = option(command)
         return command
 
     return add
 
 
-def _range_options(end_names: Sequence[str]) -> list[Callable[[Command], Command]]:
+def _range_options(end_names: Sequence[str], isolation_help: str) -> list[Callable[[Command], Command]]:
     return [
         click.option(
             "--partition", "partitions", type=click.IntRange(0), multiple=True, metavar="N",
@@ -65,8 +66,18 @@ def _range_options(end_names: Sequence[str]) -> list[Callable[[Command], Command
             "that is the end. Without it all that follows is looked through.",
         ),
         click.option("--key", metavar="K", help="Only records with this key; base64:… for one that is no text."),
-        click.option("--committed", is_flag=True, help="Leave out transactions that are open or were aborted."),
-        click.option("--skip-corrupt", is_flag=True, help="Leave out what is damaged, and say so at the end."),
+        click.option(
+            "--committed/--uncommitted", default=None,
+            help=f"Leave out transactions that are open or were aborted, or include them. {isolation_help}",
+        ),
+        click.option(
+            "--salvage", "--skip-corrupt", "skip_corrupt", is_flag=True,
+            help="Leave out what is damaged, read what can be read, and report the rest on standard error.",
+        ),
+        click.option(
+            "--no-verify", is_flag=True,
+            help="Do not compare checksums. Batches at the end of a log that fail by nothing else are read, too.",
+        ),
     ]  # fmt: skip
 
 
@@ -79,12 +90,15 @@ def scan_options(
     key: str | None,
     committed: bool,
     skip_corrupt: bool,
+    no_verify: bool,
     now_ms: int,
 ) -> dict[str, Any]:
     """The options of a scan out of those of a command."""
     from tidelog.tables.text import bytes_of_csv
 
     options: dict[str, Any] = {"committed": committed, "on_corruption": "skip" if skip_corrupt else "raise"}
+    if no_verify:
+        options["verify"] = False
     if partitions:
         options["partitions"] = partitions
     if key is not None:

@@ -1,6 +1,7 @@
 """`tidelog cat`: records as data."""
 
 import io
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -10,7 +11,15 @@ import click
 
 from tidelog.cli.bounds import range_options, scan_options, topic_option
 from tidelog.cli.output import tell
-from tidelog.cli.records import change_options, damage_told, row_changes, tell_of_bounds
+from tidelog.cli.records import (
+    change_options,
+    damage_told,
+    request_of,
+    row_changes,
+    tell_of_bounds,
+    tell_of_ends,
+    tell_of_uncommitted,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,8 +27,8 @@ if TYPE_CHECKING:
     from tidelog.tables.changes import RowChanges
     from tidelog.tables.formats import TableWriter
     from tidelog.tables.rows import CsvRows, JsonRows, LineRows, Row
+    from tidelog.tables.uncommitted import UncommittedRows
     from tidelog.view.partition import PartitionView
-    from tidelog.view.scan import Scan
 
     RowWriter = LineRows | JsonRows | CsvRows
 
@@ -34,11 +43,11 @@ _LEFT_OUT = 1
 @click.command()
 @click.argument("directories", nargs=-1, required=True, metavar="DIR...")
 @topic_option
-@range_options("--to", "--until")
+@range_options("--to", "--until", isolation_help="cat includes them and says how many there were.")
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most so many records.")
 @click.option(
-    "-o", "--output", "form", type=click.Choice(["text", "jsonl", "csv", "parquet", "arrow"]), default="text",
-    show_default=True, help="The form of the records.",
+    "-o", "--output", "form", type=click.Choice(["text", "jsonl", "csv", "parquet", "arrow"]),
+    help="The form of the records. Without it the name of FILE tells (.parquet, .csv, .jsonl, .arrow), or it is text.",
 )  # fmt: skip
 @click.option("--out", "target", metavar="FILE", help="Write into a new file instead of to standard output.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
@@ -48,7 +57,7 @@ def cat(
     directories: tuple[str, ...],
     topic: str,
     limit: int | None,
-    form: str,
+    form: str | None,
     target: str | None,
     force: bool,
     with_headers: bool,
@@ -63,16 +72,23 @@ def cat(
     number of the partition comes first. Bytes that are no printable text are escaped as \\xNN, and \\N is null. For
     programs there are the other forms, which hold every byte: docs/scan.md describes them.
 
+    What could not be read at the end of a log, or was left out by --salvage, is reported on standard error with its
+    offsets and bytes, and the exit code is 1.
+
     Marks of --redact are made with --salt, or with a salt that nobody knows and that is another one in each run.
     """
     import tidelog
     from tidelog.log.clock import SystemClock
+    from tidelog.tables.uncommitted import UncommittedRows
 
+    form = form or _form_of(target)
     columns = _COLUMNS if form != "text" else _LINE_COLUMNS if with_headers else _LINE_COLUMNS[:-1]
     changes = row_changes(columns, topic, decode=decode, redact=redact, salt=salt)
+    bounds["committed"] = bool(bounds["committed"])
     options = scan_options(now_ms=SystemClock().now_ms(), **bounds)
     logs = tidelog.open(list(directories))
-    few = _few_rows(logs[topic], columns, limit, options) if form in _ROW_FORMS else None
+    uncommitted = UncommittedRows(logs[topic])
+    few = _few_rows(logs[topic], columns, limit, options, uncommitted) if form in _ROW_FORMS else None
     written = _Counter()
     with damage_told(directories, skip_corrupt=bounds["skip_corrupt"]), _target(target, force) as sink:
         with_partition = not bounds["partitions"]
@@ -80,20 +96,33 @@ def cat(
             _row_writer(form, sink, columns, with_partition).write(map(changes.of_row, written.rows(few)))
             notices = []
         else:
-            scan = logs.scan(topic, columns=columns, **options)
-            writer = _table_writer(form, sink, scan, changes, with_partition, is_stream=target is None)
+            watched = columns if bounds["committed"] else tuple(dict.fromkeys((*columns, *UncommittedRows.COLUMNS)))
+            scan = logs.scan(topic, columns=watched, **options)
+            writer = _table_writer(form, sink, columns, changes, with_partition, is_stream=target is None)
             with closing(writer):  # while its target is open
                 for batch in _limited(scan, limit):
-                    writer.write(batch)
+                    if not bounds["committed"]:
+                        uncommitted.take(batch)
+                    writer.write(batch.select(columns))
                     written.count += batch.num_rows
             notices = scan.notices
         sink.flush()
+    is_cut = limit is not None and written.count >= limit
+    has_finding = not is_cut and tell_of_ends(logs[topic], options)
+    tell_of_uncommitted(uncommitted)
     if limit != 0:
         tell_of_bounds(logs[topic], options, is_empty=not written.count)
     for notice in notices:
         tell(notice)
-    if notices:
+    if notices or has_finding:
         raise click.exceptions.Exit(_LEFT_OUT)
+
+
+def _form_of(target: str | None) -> str:
+    """The form that the name of a file tells; text if it tells none."""
+    from tidelog.tables.file_names import SUFFIXES
+
+    return "text" if target is None else SUFFIXES.get(os.path.splitext(target)[1].lower(), "text")
 
 
 class _Counter:
@@ -110,16 +139,21 @@ class _Counter:
 
 
 def _few_rows(
-    partitions: "tuple[PartitionView, ...]", columns: tuple[str, ...], limit: int | None, options: dict[str, Any]
+    partitions: "tuple[PartitionView, ...]",
+    columns: tuple[str, ...],
+    limit: int | None,
+    options: dict[str, Any],
+    uncommitted: "UncommittedRows",
 ) -> "Iterator[Row] | None":
-    """The rows, if they are few and nothing damaged is to be passed over."""
+    """The rows, if they are few, and nothing that is damaged is to be left out or believed."""
     from tidelog.tables.rows import few_rows
-    from tidelog.view.request import Request
 
-    wishes = dict(options)
-    if wishes.pop("on_corruption") == "skip":
+    if options["on_corruption"] == "skip" or not options.get("verify", True):
         return None
-    return few_rows(partitions, Request.of(**wishes), columns, limit)
+    request = request_of(options)
+    if request.committed:
+        return few_rows(partitions, request, columns, limit)
+    return few_rows(partitions, request, columns, limit, uncommitted.take_one)
 
 
 def _limited(batches: "Iterable[pa.RecordBatch]", limit: int | None) -> "Iterator[pa.RecordBatch]":
@@ -165,11 +199,18 @@ def _row_writer(form: str, sink: BinaryIO, columns: tuple[str, ...], with_partit
 
 
 def _table_writer(
-    form: str, sink: BinaryIO, scan: "Scan", changes: "RowChanges", with_partition: bool, *, is_stream: bool
+    form: str,
+    sink: BinaryIO,
+    columns: tuple[str, ...],
+    changes: "RowChanges",
+    with_partition: bool,
+    *,
+    is_stream: bool,
 ) -> "TableWriter":
     from tidelog.tables.formats import ChangedRows, open_writer
     from tidelog.tables.lines import LineColumns
+    from tidelog.view.pieces import scan_schema
 
     if form == "text":
         return ChangedRows(LineColumns(sink, with_partition=with_partition), changes)
-    return open_writer(form, sink, scan.schema, is_stream=is_stream, changes=changes)  # type: ignore[arg-type]
+    return open_writer(form, sink, scan_schema(columns), is_stream=is_stream, changes=changes)  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,10 +10,21 @@ import click
 from tidelog.cli.bounds import range_options, scan_options, topic_option
 from tidelog.cli.on_master import export_on, master_option
 from tidelog.cli.output import interruptible, print_json, progress, size, table, tell
-from tidelog.cli.records import change_options, damage_told, row_changes, tell_of_bounds
+from tidelog.cli.records import (
+    change_options,
+    damage_told,
+    row_changes,
+    tell_of_bounds,
+    tell_of_ends,
+    tell_of_transactions,
+    tell_of_uncommitted,
+)
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tidelog.tables.formats import Format
+    from tidelog.tables.uncommitted import UncommittedRows
     from tidelog.view import LogDirView
     from tidelog.view.scan import Scan
 
@@ -34,7 +45,9 @@ _LEFT_OUT = 1
     help="Without it the name of the file tells.",
 )  # fmt: skip
 @click.option("--columns", metavar="C,…", help="The columns, in this order; docs/scan.md names them.")
-@range_options("--until")
+@range_options(
+    "--until", isolation_help="export leaves them out and says so; with --salvage it includes them and says how many."
+)
 @change_options
 @click.option("--compression", metavar="CODEC", help="Of parquet (zstd) and arrow (none).")
 @click.option("--force", is_flag=True, help="Replace files that are there.")
@@ -60,8 +73,14 @@ def export(
     A file is written beside its place and gets its name once it is complete. What was exported, `tidelog load` makes a
     log of again, as long as it was neither decoded nor redacted.
 
+    What could not be read at the end of a log, or was left out by --salvage, is reported on standard error with its
+    offsets and bytes, and the exit code is 1.
+
     With --master it is done on Spark, into a directory of parquet files; `tidelog spark export` does more of that.
     """
+    is_chosen = bounds["committed"] is not None
+    if not is_chosen:  # damage may hide the end of a transaction: then nobody can tell what is committed
+        bounds["committed"] = not bounds["skip_corrupt"]
     if master is not None:
         export_on(
             master, directories, topic, target, form=form, columns=columns, decode=decode, redact=redact, salt=salt,
@@ -72,14 +91,16 @@ def export(
     from tidelog.log.clock import SystemClock
     from tidelog.tables.export import export_table
     from tidelog.tables.new_file import ensure_free
+    from tidelog.tables.uncommitted import UncommittedRows
     from tidelog.view.pieces import SCAN_COLUMNS, scan_schema
 
     options = scan_options(now_ms=SystemClock().now_ms(), **bounds)
     names = SCAN_COLUMNS if columns is None else [name.strip() for name in columns.split(",")]
     schema = scan_schema(names)
     changes = row_changes(names, topic, decode=decode, redact=redact, salt=salt)
-    options["columns"] = changes.needed
     logs = tidelog.open(list(directories))
+    uncommitted = None if bounds["committed"] else UncommittedRows(logs[topic])
+    options["columns"] = changes.needed if uncommitted is None else _watched(changes.needed)
     kind, targets = _targets(logs, topic, target, form, bounds["partitions"])
     for path in targets:
         ensure_free(path, force=force)
@@ -94,10 +115,22 @@ def export(
             on_rows = _observer(scan, show(os.path.basename(path)))
             done.append(
                 export_table(
-                    scan, schema, path, kind, compression=compression, changes=changes, force=force, on_rows=on_rows
+                    scan if uncommitted is None else _counted(scan, changes.needed, uncommitted),
+                    schema,
+                    path,
+                    kind,
+                    compression=compression,
+                    changes=changes,
+                    force=force,
+                    on_rows=on_rows,
                 )
             )
             notices += scan.notices
+    has_finding = tell_of_ends(logs[topic], options)
+    if uncommitted is not None:
+        tell_of_uncommitted(uncommitted)
+    elif not is_chosen:
+        tell_of_transactions(logs[topic], options)
     tell_of_bounds(logs[topic], options, is_empty=not any(file.rows for file in done))
     if as_json:
         for file in done:
@@ -106,8 +139,23 @@ def export(
         table(("file", "records", "bytes"), [(file.path, f"{file.rows:,}", size(file.size)) for file in done])
     for notice in notices:
         tell(notice)
-    if notices:
+    if notices or has_finding:
         raise click.exceptions.Exit(_LEFT_OUT)
+
+
+def _watched(columns: Sequence[str]) -> tuple[str, ...]:
+    from tidelog.tables.uncommitted import UncommittedRows
+
+    return tuple(dict.fromkeys((*columns, *UncommittedRows.COLUMNS)))
+
+
+def _counted(
+    batches: "Iterable[pa.RecordBatch]", columns: Sequence[str], uncommitted: "UncommittedRows"
+) -> "Iterator[pa.RecordBatch]":
+    """The columns that are wanted, once the rows of transactions are counted."""
+    for batch in batches:
+        uncommitted.take(batch)
+        yield batch.select(columns)
 
 
 def _targets(

@@ -19,6 +19,7 @@ from typing import IO, Any, NoReturn
 import click
 
 from tidelog import __version__
+from tidelog.cli.once import ensure_given_once
 from tidelog.errors import InvalidRequestError, TidelogError, UnsupportedError
 
 __all__ = ["cli", "main"]
@@ -67,7 +68,10 @@ class _Commands(click.Group):
             nearest = get_close_matches(args[0], self.list_commands(ctx), n=1)
             hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not ctx.resilient_parsing:
+            ensure_given_once(command, rest, ctx)
+        return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

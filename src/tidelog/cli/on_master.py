@@ -28,7 +28,7 @@ def export_on(master: str, directories: tuple[str, ...], topic: str, target: str
 
     form, columns, compression = given.pop("form"), given.pop("columns"), given.pop("compression")
     is_forced, is_committed, is_skipping = (given.pop(name) for name in ("force", "committed", "skip_corrupt"))
-    as_json = given.pop("as_json")
+    as_json, no_verify = given.pop("as_json"), given.pop("no_verify")
     _ensure_parquet(form, target, "export")
     _ensure_none_left(given, "export")
     names = [name.strip() for name in (columns or ",".join(SCAN_COLUMNS)).split(",")]
@@ -37,6 +37,8 @@ def export_on(master: str, directories: tuple[str, ...], topic: str, target: str
         reading["isolationLevel"] = "read_committed"
     if is_skipping:
         reading["onCorruption"] = "skip"
+    if no_verify:
+        reading["checksum"] = "false"
     _invoke(
         export, master, directories=directories, topics=(topic,), target=target, is_table=False, form="parquet",
         options=(f"compression={compression or 'zstd'}",), reading=_words(reading),

@@ -2,6 +2,9 @@
 
 change_options, row_changes     --decode, --redact and --salt
 damage_told                     an error about damage names the ways on
+tell_of_ends                    bytes at the end of a log that could not be read
+tell_of_transactions            what --committed has left out
+tell_of_uncommitted             what --uncommitted has let through
 tell_of_bounds                  bounds that leave nothing, or that were meant as times
 """
 
@@ -13,13 +16,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelog.cli.output import tell, when
+from tidelog.cli.output import count, tell, when
 
 if TYPE_CHECKING:
     from tidelog.tables.changes import RowChanges
+    from tidelog.tables.uncommitted import UncommittedRows
+    from tidelog.view.left_out import LeftOut
     from tidelog.view.partition import PartitionView
+    from tidelog.view.request import Request
 
-__all__ = ["change_options", "damage_told", "row_changes", "tell_of_bounds"]
+__all__ = [
+    "change_options",
+    "damage_told",
+    "request_of",
+    "row_changes",
+    "tell_of_bounds",
+    "tell_of_ends",
+    "tell_of_transactions",
+    "tell_of_uncommitted",
+]
 
 Command = Callable[..., Any]
 
@@ -70,19 +85,96 @@ def damage_told(directories: Sequence[str], *, skip_corrupt: bool) -> Iterator[N
         what = str(error).removesuffix(ADVICE)
         found = _DAMAGED_LOG.match(what)
         where = shlex.join([found[1]] if found else directories)
-        ways = [] if skip_corrupt else ["--skip-corrupt leaves it out"]
+        ways = [] if skip_corrupt else ["--salvage leaves it out"]
         ways.append(f"`tidelog fsck {where}` tells what is damaged and what can be saved")
         raise CorruptRecordError(f"{what}; {', '.join(ways)}") from error
+
+
+def request_of(options: dict[str, Any]) -> "Request":
+    """Which records the options of a scan ask for."""
+    from tidelog.view.request import Request
+
+    return Request.of(**_wishes(options))
+
+
+def _wishes(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in ("on_corruption", "columns", "verify")}
+
+
+def tell_of_ends(partitions: "Sequence[PartitionView]", options: dict[str, Any]) -> bool:
+    """Report bytes at the end of logs that were asked for and not read; whether they count as a finding.
+
+    A broker that is writing leaves an incomplete batch at the end of a log for a moment: while one has the directory
+    open, that is a note and no finding.
+    """
+    from tidelog.errors import TidelogError
+
+    request, is_finding = request_of(options), False
+    for partition in request.choose(partitions):
+        try:
+            if not request.reaches(partition, partition.log_end_offset):
+                continue
+            left_out, missing = partition.left_out, partition.missing
+            if left_out is not None and not options.get("verify", True):
+                left_out = _left_out_unverified(partition, request, left_out)
+        except TidelogError:
+            continue  # there is damage elsewhere, which was reported
+        if left_out is not None and left_out.size:
+            is_live = left_out.is_incomplete and _is_in_use(partition.root)
+            tell(f"{left_out}{'; a broker has the directory open and may be writing them' if is_live else ''}")
+            is_finding = is_finding or not is_live
+        if missing is not None:
+            tell(f"{partition.topic_partition}: {missing}")
+            is_finding = True
+    return is_finding
+
+
+def _left_out_unverified(partition: "PartitionView", request: "Request", left_out: "LeftOut") -> "LeftOut":
+    """What is left out where checksums are not compared."""
+    from tidelog.view.pruning import unverified_tail  # which takes Arrow
+
+    read = unverified_tail(partition, request)
+    if read is None:
+        return left_out
+    return left_out._replace(position=read.end, size=left_out.size - read.size, offset=read.limit_offset, problem=None)
+
+
+def _is_in_use(root: str) -> bool:
+    from tidelog.fsck.root_files import is_in_use
+
+    return is_in_use(root)
+
+
+def tell_of_transactions(partitions: "Sequence[PartitionView]", options: dict[str, Any]) -> None:
+    """Report what was left out because it is not committed."""
+    request = request_of(options)
+    for partition in request.choose(partitions):
+        first, limit = request.offsets(partition)
+        aborted = len(partition.aborted_transactions(first, limit))
+        what = [count(aborted, "aborted transaction")] if aborted else []
+        end = partition.log_end_offset
+        if limit < end and request.reaches(partition, limit) and limit == partition.limit_of(committed=True):
+            what.append(f"offsets {limit} to {end - 1}, where a transaction is open")
+        if what:
+            tell(f"{partition.topic_partition}: left out: {' and '.join(what)}; --uncommitted includes them")
+
+
+def tell_of_uncommitted(rows: "UncommittedRows") -> None:
+    """Report how many of the records that were written are not committed."""
+    kinds = ((rows.aborted, "aborted"), (rows.open, "still open"))
+    what = [f"{count(number, 'record')} of transactions that {'were' if kind == 'aborted' else 'are'} {kind}"
+            for number, kind in kinds if number]  # fmt: skip
+    if what:
+        tell(f"included: {' and '.join(what)}; --committed leaves them out")
 
 
 def tell_of_bounds(partitions: "Sequence[PartitionView]", options: dict[str, Any], *, is_empty: bool) -> None:
     """Say what there is where the options of a scan have left nothing of it, and which offset looks like a time."""
     from tidelog.errors import TidelogError
-    from tidelog.view.request import Request
 
-    wishes = {name: value for name, value in options.items() if name not in ("on_corruption", "columns")}
+    wishes = _wishes(options)
     try:
-        chosen = Request.of(**wishes).choose(partitions)
+        chosen = request_of(options).choose(partitions)
         if is_empty:
             kind = " with this key" if "key" in wishes else ""
             tell(f"no records{kind}: {_what_there_is(chosen, has_times='from_time' in wishes or 'to_time' in wishes)}")
@@ -96,6 +188,8 @@ def tell_of_bounds(partitions: "Sequence[PartitionView]", options: dict[str, Any
 
 def _what_there_is(partitions: "Sequence[PartitionView]", *, has_times: bool) -> str:
     filled = [part for part in partitions if part.log_start_offset < part.log_end_offset]
+    if not filled and any(part.left_out is not None for part in partitions):
+        return "none can be read"
     if not filled:
         return "there are none in the topic" if len(partitions) > 1 else f"{partitions[0].topic_partition} is empty"
     ranges = [f"{part.log_start_offset} to {part.log_end_offset - 1}" for part in filled]

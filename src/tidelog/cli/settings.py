@@ -8,12 +8,16 @@ __all__ = ["settings_of"]
 
 
 def settings_of(words: Iterable[str]) -> dict[str, str]:
-    """The configs that were given, by name; of one that was given twice the last.
+    """The configs that were given, by name. One that is given twice is rejected.
 
     >>> settings_of(["segment.bytes=5120", "cleanup.policy = compact"])
     {'segment.bytes': '5120', 'cleanup.policy': 'compact'}
     """
-    return dict(map(_pair, words))
+    found: dict[str, str] = {}
+    for name, value in map(_pair, words):
+        if found.setdefault(name, value) != value:
+            raise click.BadParameter(f"{name} is given twice, as {found[name]} and {value}", param_hint="--set")
+    return found
 
 
 def _pair(word: str) -> tuple[str, str]:

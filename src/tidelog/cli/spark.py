@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.once import ensure_given_once
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -48,7 +50,10 @@ class _Jobs(click.Group):
             nearest = get_close_matches(args[0], _PLACES, n=1)
             hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
             raise click.UsageError(f"No such job {args[0]!r}.{hint}", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not ctx.resilient_parsing:
+            ensure_given_once(command, rest, ctx)
+        return name, command, rest
 
 
 def _print_script(ctx: click.Context, option: click.Parameter, value: bool) -> None:

@@ -7,27 +7,20 @@ jsonl     one object per line, by the same rules
 """
 
 import json
-import os
 from collections.abc import Callable
-from typing import BinaryIO, Literal, Protocol, get_args
+from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
 from tidelog.errors import InvalidRequestError
 from tidelog.tables.changes import RowChanges
+from tidelog.tables.file_names import FORMATS, Format, format_of
 from tidelog.tables.lines import JsonColumns
 from tidelog.tables.rows import JsonRows, rows_of
 from tidelog.tables.text import csv_text, json_headers
 
 __all__ = ["ChangedRows", "Format", "TableWriter", "format_of", "open_writer"]
 
-Format = Literal["parquet", "csv", "jsonl", "arrow"]
-FORMATS: tuple[str, ...] = get_args(Format)
-_SUFFIXES = {"parquet": "parquet", "csv": "csv", "jsonl": "jsonl", "ndjson": "jsonl", "json": "jsonl"} | {
-    "arrow": "arrow",
-    "arrows": "arrow",
-    "feather": "arrow",
-}
 _COMPRESSIONS: dict[str, tuple[str, ...]] = {
     "parquet": ("zstd", "snappy", "gzip", "lz4", "brotli", "none"),
     "arrow": ("none", "zstd", "lz4"),
@@ -47,18 +40,6 @@ class TableWriter(Protocol):
 
     def close(self) -> None:
         """Write what is left. The file itself stays open."""
-
-
-def format_of(path: str) -> Format:
-    """The format that the name of a file tells.
-
-    >>> format_of("orders.parquet"), format_of("/backup/orders-0.ndjson")
-    ('parquet', 'jsonl')
-    """
-    suffix = os.path.splitext(path)[1].removeprefix(".").lower()
-    if suffix not in _SUFFIXES:
-        raise InvalidRequestError(f"{path}: its name does not tell the format; name one of {', '.join(FORMATS)}")
-    return _SUFFIXES[suffix]  # type: ignore[return-value]
 
 
 def open_writer(

@@ -33,11 +33,16 @@ _FEW_ROWS = 2000
 
 
 def few_rows(
-    partitions: Sequence[PartitionView], request: Request, columns: Sequence[str], limit: int | None
+    partitions: Sequence[PartitionView],
+    request: Request,
+    columns: Sequence[str],
+    limit: int | None,
+    on_transactional: Callable[[int, int, int], None] = lambda partition, producer_id, offset: None,
 ) -> Iterator[Row] | None:
     """The rows that a scan of the partitions would give, up to a limit; None if there may be many of them.
 
-    None as well where something is found to be damaged: the scan says more about it.
+    None as well where something is found to be damaged: the scan says more about it. `on_transactional` is told of each
+    row of a transaction: the partition, the producer and the offset.
     """
     chosen = request.choose(partitions)
     if limit is None or limit > _FEW_ROWS or request.rows.columns:
@@ -46,7 +51,7 @@ def few_rows(
                 return None
         except CorruptionError:
             return None
-    return islice(_rows(chosen, request, columns), limit)
+    return islice(_rows(chosen, request, columns, on_transactional), limit)
 
 
 def _is_little(partitions: Iterable[PartitionView], request: Request) -> bool:
@@ -60,7 +65,12 @@ def _is_little(partitions: Iterable[PartitionView], request: Request) -> bool:
     return True
 
 
-def _rows(partitions: Iterable[PartitionView], request: Request, columns: Sequence[str]) -> Iterator[Row]:
+def _rows(
+    partitions: Iterable[PartitionView],
+    request: Request,
+    columns: Sequence[str],
+    on_transactional: Callable[[int, int, int], None],
+) -> Iterator[Row]:
     for partition in partitions:
         first, limit = request.offsets(partition)
         if first >= limit:
@@ -69,6 +79,8 @@ def _rows(partitions: Iterable[PartitionView], request: Request, columns: Sequen
             if not batch.is_control:
                 for record in list(batch.records()):  # what cannot be read whole is not read at all
                     if first <= record.offset < limit and _is_wanted(record, request):
+                        if batch.is_transactional:
+                            on_transactional(partition.partition, batch.producer_id, record.offset)
                         yield _row(partition, record, columns)
 
 

@@ -30,6 +30,7 @@ from tidelog.records.batches import Batch
 from tidelog.records.committed import AbortedTxn, committed_batches
 from tidelog.records.record import Record
 from tidelog.view.files import ViewFiles
+from tidelog.view.left_out import LeftOut
 from tidelog.view.look import Look, looking_again, take_look
 from tidelog.view.root import PartitionDirectory, RootView
 from tidelog.view.segment import SegmentEnd, SegmentView
@@ -140,6 +141,22 @@ class PartitionView:
         )
 
     @property
+    def left_out(self) -> LeftOut | None:
+        """What lies after the last batch that can be read, if anything does."""
+        end = self._end
+        if not end.left_out:
+            return None
+        return LeftOut(self.segments[-1].path, end.position, end.left_out, end.next_offset, end.bare_problem)
+
+    @property
+    def missing(self) -> str | None:
+        """Why records may be missing at the end, by the high watermark that was noted; None if none are."""
+        known = self._root.checkpointed(HIGH_WATERMARK_CHECKPOINT, self.directory)
+        if known is None or known <= self.log_end_offset:
+            return None
+        return f"the high watermark was {known} and the log ends at {self.log_end_offset}: records may be missing"
+
+    @property
     def size(self) -> int:
         """Bytes of all batches."""
         return self.looking_again(lambda view: sum(segment.size for segment in view.segments))
@@ -233,9 +250,8 @@ class PartitionView:
         undone = self._root.undone(self.directory)
         if undone is not None:
             yield f"{undone[1]} is not at its end: what it has appended from offset {undone[0]} on is not shown"
-        known = self._root.checkpointed(HIGH_WATERMARK_CHECKPOINT, self.directory)
-        if known is not None and known > self.log_end_offset:
-            yield f"the high watermark was {known} and the log ends at {self.log_end_offset}: records may be missing"
+        if self.missing is not None:
+            yield self.missing
 
     def _notices_of_checkpoints(self) -> Iterator[str]:
         for name, what in (

@@ -22,7 +22,7 @@ from tidelog.view.pieces import Piece
 from tidelog.view.request import Request, RowChoice, time_ms
 from tidelog.view.stretches import Stretch, reaches_over
 
-__all__ = ["plan", "time_ms"]
+__all__ = ["plan", "time_ms", "unverified_tail"]
 
 
 def plan(
@@ -48,6 +48,32 @@ def plan(
             continue
         for cut in _cut(stretch, max_bytes):
             yield _piece(partition, cut, aborted, request.rows)
+
+
+def unverified_tail(partition: PartitionView, request: Request) -> Piece | None:
+    """The batches after the end of the log that are complete, whatever their checksums say, if they are asked for.
+
+    Only for a reader that compares no checksums: for any other the log ends before them.
+    """
+    end, left_out = partition.log_end_offset, partition.left_out
+    if left_out is None or left_out.offset != end or request.committed or not request.reaches(partition, end):
+        return None
+    reader = partition.segments[-1].open_whole()
+    batches: list[BatchInfo] = []
+    try:
+        for batch in reader.log.batches(left_out.position, left_out.position + left_out.size):
+            if batch.base_offset < (batches[-1].next_offset if batches else end):
+                break
+            batches.append(batch)
+    except CorruptionError:
+        pass  # a length that no batch can have: what is before it can be read
+    if not batches:
+        return None
+    stop = batches[-1].position + batches[-1].size
+    return Piece(
+        partition.topic, partition.partition, partition.path, reader.base_offset, reader.log.path, left_out.position,
+        stop, batches[0].base_offset, end, batches[-1].next_offset, (), request.rows,
+    )  # fmt: skip
 
 
 def _told_apart(stretches: Iterator[Stretch]) -> Iterator[Stretch]:

@@ -167,6 +167,11 @@ class Request:
             notices.append(f"{error}: the time index of {partition.topic_partition} is of no help, all of it is read")
         return first, limit
 
+    def reaches(self, partition: PartitionView, offset: int) -> bool:
+        """Whether records at an offset of a partition and after it are asked for, by their offsets."""
+        to_offset = _offset_of(self.to_offset, partition)
+        return self.end_bound == "logEnd" and (to_offset is None or to_offset > offset)
+
 
 def _numbers(partitions: int | Collection[int]) -> Collection[int]:
     numbers = [partitions] if isinstance(partitions, int) else list(partitions)

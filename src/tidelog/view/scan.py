@@ -25,7 +25,7 @@ from tidelog.errors import InvalidRequestError, TidelogError
 from tidelog.view.files import ViewFiles
 from tidelog.view.partition import EndBound, PartitionView
 from tidelog.view.pieces import OnCorruption, Piece, count_piece, read_piece, scan_schema
-from tidelog.view.pruning import plan
+from tidelog.view.pruning import plan, unverified_tail
 from tidelog.view.request import Offsets, Request, Time
 
 __all__ = ["Scan", "ScanOptions"]
@@ -108,7 +108,8 @@ class Scan:
 
         Args:
             columns: names out of docs/scan.md, in the order wanted; the eight of Spark's Kafka source without it.
-            verify: compare checksums.
+            verify: compare checksums. Without it complete batches after the end of the log are read, too, where only
+                their checksums put them there.
             timestamp_unit: "ms", as Kafka stores them, or "us", as Spark wants them.
             on_corruption: "raise", or "skip": leave out what is damaged, and tell in `notices`.
             threads: how many read at once, which pays where batches are compressed; rows come in the same order.
@@ -185,6 +186,9 @@ class Scan:
         for partition in self._request.choose(self._look()):
             for piece in plan(partition, self._request, max_bytes=max_bytes, notices=self._skipped()):
                 yield _Task(piece, partition.files)
+            tail = None if self._verify else unverified_tail(partition, self._request)
+            if tail is not None:
+                yield _Task(tail, partition.files)
 
     def _skipped(self) -> list[str] | None:
         return self.notices if self._on_corruption == "skip" else None

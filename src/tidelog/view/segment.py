@@ -44,6 +44,7 @@ __all__ = ["ADVICE", "SegmentEnd", "SegmentView", "TransactionFile", "with_advic
 ENTRY_SIZE = 34  # of a transaction index
 ADVICE = "; `tidelog fsck` tells what is damaged and what can be saved"
 
+_END_BEFORE = "; the log ends before it"
 _MOST_COUNTS = 5
 _ZEROS_AT_ONCE = 1 << 20
 _LAST_BATCHES = 1024  # so many failing ones can be an end; more are damage
@@ -80,6 +81,12 @@ class SegmentEnd(NamedTuple):
     next_offset: int
     leader_epoch: int | None  # of the last batch; None in the old formats and where there is none
     problem: str | None  # what is wrong with the bytes behind, if there are any that a live writer would not leave
+    left_out: int = 0  # how many of them there are, zeros of a preallocated file apart
+
+    @property
+    def bare_problem(self) -> str | None:
+        """The problem without what follows from it."""
+        return None if self.problem is None else self.problem.removesuffix(_END_BEFORE)
 
 
 class SegmentView:
@@ -304,9 +311,10 @@ def _tail(reader: SegmentReader) -> SegmentEnd:
         return end
     if not failing:
         _ensure_end(reader, end, is_impossible)
+    left_out = reader.size - end.position
     if problem is None:
-        return end
-    return end._replace(problem=f"{problem}; the log ends before it")
+        return end._replace(left_out=left_out)
+    return end._replace(problem=f"{problem}{_END_BEFORE}", left_out=left_out)
 
 
 def _batches_before(reader: SegmentReader, batch: BatchInfo) -> deque[BatchInfo]:

@@ -1,0 +1,29 @@
+"""What lies after the last batch of a log that can be read, in words.
+
+An incomplete or failing batch at the very end of the active segment is the end of the log, not corruption: a broker
+that crashed leaves one, and so does a broker that is just writing. Readers end before it. Whoever takes the data
+elsewhere should still learn that there was more.
+"""
+
+from typing import NamedTuple
+
+__all__ = ["LeftOut"]
+
+
+class LeftOut(NamedTuple):
+    """Bytes at the end of a partition that readers leave out."""
+
+    path: str  # of the active segment's log
+    position: int
+    size: int
+    offset: int  # the first that is left out
+    problem: str | None  # what is wrong with the first batch of them; None if the file ends inside it
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a writer that is at work may have left it so."""
+        return self.problem is None
+
+    def __str__(self) -> str:
+        what = self.problem or f"{self.path}, position {self.position}: the file ends inside a batch"
+        return f"{what}: these {self.size} bytes are left out, which held offset {self.offset} and what follows it"
