@@ -20,7 +20,7 @@
           · RecordListTooLargeError    above segment.bytes
           · OffsetsOutOfOrderError     the offsets of a buffer do not increase
           · UnexpectedAppendOffsetError    below the log end
-          · OffsetOverflowError        more than 2^31 - 1 above the base of its segment
+          · OffsetOverflowError        more than 2^31 - 1 above the base of its segment, or above 2^63 - 2
           · OutOfOrderSequenceError    a gap or a repetition in a producer's sequence
           · InvalidProducerEpochError  from a producer that has been fenced
           · InvalidTxnStateError       a transaction that is not open, or not this producer's
@@ -206,7 +206,7 @@ class UnexpectedAppendOffsetError(AppendError):
 
 
 class OffsetOverflowError(AppendError):
-    """An offset that does not fit the 31 bits above the base offset of its segment."""
+    """An offset that does not fit the 31 bits above the base offset of its segment, or the 63 bits of any log."""
 
 
 class OutOfOrderSequenceError(AppendError):

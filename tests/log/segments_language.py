@@ -22,7 +22,7 @@ from tidelog.log.loader import LogLoader
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX
 from tidelog.log.producer_state import ProducerStateManager
-from tidelog.log.recovery import SegmentRecovery
+from tidelog.log.recovery import Cut, SegmentRecovery
 from tidelog.log.region import Region
 from tidelog.log.segment import LogSegment
 from tidelog.log.tasks import Schedule
@@ -143,7 +143,8 @@ class Recovered:
         directory = segment.log.path.rpartition("/")[0]
         self.producers = producers or ProducerStateManager(FS, directory, ManualClock(NOW))
         self.epochs = LeaderEpochCache(LeaderEpochCheckpoint(FS, join(directory, LEADER_EPOCH_CHECKPOINT)))
-        recovery = SegmentRecovery(segment, self.producers, self.epochs, config)
+        self.cuts: list[Cut] = []
+        recovery = SegmentRecovery(segment, self.producers, self.epochs, config, before_cut=self.cuts.append)
         for _ in recovery.run():
             pass
         self.bytes_cut = recovery.bytes_cut

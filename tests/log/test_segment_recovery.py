@@ -19,7 +19,6 @@ from tests.log.segments_language import (
     offsets_in,
     open_segment,
 )
-from tidelog.errors import CorruptIndexError
 from tidelog.log import ManualClock
 from tidelog.log.offsets import TimestampAndOffset
 from tidelog.log.producer_entry import ProducerEntry
@@ -150,8 +149,12 @@ def test_recovery_keeps_exactly_the_messages_before_the_make_noise_of(tmp_path: 
         assert read(segment, damaged - 1) == [damaged - 1]
 
 
-def test_offsets_that_go_back_are_no_segment(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wrong", [batch(3), batch(5), batch(4, b"a", b"b", b"c"), batch(2**63 - 1, timestamp_ms=NOW)])
+def test_batches_before_one_whose_offsets_go_back_are_kept(tmp_path: Path, wrong: bytearray) -> None:
     segment = a_segment(tmp_path, 0, batch(0), batch(5))
-    segment.log.append(batch(3))
-    with pytest.raises(CorruptIndexError):
-        Recovered(segment)
+    for data in (wrong, batch(6)):
+        segment.log.append(data)
+    recovered = Recovered(segment)
+    assert all_offsets(segment) == [0, 5]
+    assert recovered.bytes_cut == len(wrong) + len(batch(6))
+    assert [cut.is_sound for cut in recovered.cuts] == [True]

@@ -272,7 +272,7 @@ def test_a_marker_whose_index_entry_failed_is_in_the_log_and_is_indexed_when_it_
     disk = SimulatedFileSystem(ManualClock(NOW))
     log = a_log("/data", fs=disk)
     lead(log, in_txn(1, 0, 10))
-    disk.fail(path="*.txnindex", error=IO_ERROR)
+    disk.fail(operation="write", path="*.txnindex", error=IO_ERROR)
     with pytest.raises(StorageError):
         end_txn(log, 1, ABORT)
     disk.heal()

@@ -62,8 +62,10 @@ def analyse(buffer: memoryview, origin: AppendOrigin, leader_epoch: int, max_bat
                     raise MessageTooLargeError(f"a batch of {size} bytes, the topic allows {max_batch_size}")
             elif batch.leader_epoch > leader_epoch:
                 break  # written by a leader this follower has not heard of yet: it will be fetched again
-            if batch.last_offset <= last_offset:
-                raise OffsetsOutOfOrderError(f"offset {batch.last_offset} behind offset {last_offset} in one buffer")
+            if not last_offset < batch.base_offset <= batch.last_offset:
+                raise OffsetsOutOfOrderError(
+                    f"offsets {batch.base_offset} to {batch.last_offset} after offset {last_offset} in one buffer"
+                )
             batch_of(rest[:size]).ensure_valid()
         last_offset = batch.last_offset
         batches.append(batch)

@@ -1,7 +1,9 @@
 """An append, step by step: validate and give offsets, note epochs, roll, check producers, write, follow transactions.
 
-Nothing is written before everything is checked; what is refused leaves the log as it was, but for a new epoch and a
-roll that was due. The everyday case goes another way to the same end: quick_append.py.
+Nothing is written before everything is checked and everything the write needs is at hand (`prepare`). An append that is
+rejected until then leaves the log as it was, but for a new epoch and a roll that was due. From the first byte on there
+is no way back: whatever fails takes the log offline. The everyday case takes another path to the same end:
+quick_append.py.
 
 Kafka: UnifiedLog.append.
 """
@@ -11,10 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.errors import MessageTooLargeError, RecordListTooLargeError, UnexpectedAppendOffsetError
+from tidelog.errors import (
+    MessageTooLargeError,
+    OffsetOverflowError,
+    RecordListTooLargeError,
+    UnexpectedAppendOffsetError,
+)
 from tidelog.log.analysis import AppendInfo
 from tidelog.log.batch_info import BatchInfo
-from tidelog.log.offsets import OffsetMetadata
+from tidelog.log.files import WriteFile
+from tidelog.log.offsets import MAX_OFFSET, OffsetMetadata
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.producer_append import ProducerAppendInfo
 from tidelog.log.producer_entry import BatchMetadata
@@ -60,12 +68,19 @@ def append_batches(
         _ensure_behind(buffer, batches, log_end)
         max_timestamp_ms = max(batch.max_timestamp_ms for batch in batches)
     last = batches[-1]
+    if last.last_offset >= MAX_OFFSET:
+        raise OffsetOverflowError(
+            f"{log.directory}: offsets {batches[0].base_offset} to {last.last_offset} are not appended, "
+            f"the last offset of a log is {MAX_OFFSET - 1}"
+        )
     size = last.position + last.size
     _assign_epochs(log, batches)
     if size > config.segment_bytes:
         raise RecordListTooLargeError(f"{size} bytes in one append, a segment holds {config.segment_bytes}")
     if local.segments.active.should_roll(config, size, max_timestamp_ms, last.last_offset, now_ms):
         log.roll(_first_offset(batches))
+    active = local.segments.active
+    file = active.prepare(last.last_offset)  # before producers are looked at: that spends the guard of a transaction
     first_offset = batches[0].base_offset
     info = AppendInfo(first_offset, last.last_offset, max_timestamp_ms, log_append_time_ms, log.log_start_offset)
     updates, completed, duplicate = _check_producers(log, buffer, batches, origin, guard, transaction_version)
@@ -73,14 +88,16 @@ def append_batches(
         info.first_offset, info.last_offset = duplicate.first_offset, duplicate.last_offset
         info.log_append_time_ms, info.is_duplicate = duplicate.timestamp_ms, True
         return info
+    if any(txn.is_aborted for txn in completed):
+        active.prepare_aborted()
     try:
-        _write(log, buffer[:size] if len(buffer) != size else buffer, batches, updates, completed)
-    except BaseException as error:  # also a key pressed: bytes may be in the file of which nothing is known here
-        log.fail(error)
+        _write(log, buffer[:size] if len(buffer) != size else buffer, batches, file, updates, completed)
+        if local.log_end.offset - local.recovery_point >= config.flush_messages:
+            log.flush()
+    except BaseException as error:  # KeyboardInterrupt too: there may be bytes in the file that nobody knows of
+        log.fail_midway(error)
         raise
     info.size = size
-    if local.log_end.offset - local.recovery_point >= config.flush_messages:
-        log.flush()
     return info
 
 
@@ -88,11 +105,12 @@ def _write(
     log: UnifiedLog,
     buffer: memoryview,
     batches: Sequence[BatchInfo],
+    file: WriteFile,
     updates: dict[int, ProducerAppendInfo],
     completed: Sequence[CompletedTxn],
 ) -> None:
     """Write what was checked, and take over what it changes."""
-    log.local.append(buffer, batches)
+    log.local.append(buffer, batches, file)
     if updates:
         log.producers.apply(updates)
     for txn in completed:
@@ -106,6 +124,7 @@ def _write(
 
 def _assign_epochs(log: UnifiedLog, batches: Sequence[BatchInfo]) -> None:
     epochs = log.leader_epochs
+    epochs.settle()
     for batch in batches:
         if batch.magic >= MAGIC:
             if batch.leader_epoch != epochs.latest_epoch:

@@ -25,7 +25,14 @@ import struct
 from collections.abc import Iterator
 from typing import ClassVar, Generic, TypeVar
 
-from tidelog.errors import CorruptIndexError, InvalidRequestError, LogClosedError, OffsetOverflowError, StorageError
+from tidelog.errors import (
+    CorruptIndexError,
+    InvalidRequestError,
+    LogClosedError,
+    OffsetOverflowError,
+    StorageError,
+    TooManyFilesError,
+)
 from tidelog.log.files import FileSystem, ReadFile, WriteFile, open_existing, parent_of
 from tidelog.log.held_file import HeldFile
 from tidelog.records.java import MAX_INT32
@@ -235,7 +242,7 @@ class IndexFile(HeldFile):
     @property
     def is_full(self) -> bool:
         """Whether the next append would be refused."""
-        if self._file is None:
+        if not self._is_counted:
             self._open()
         return self._count >= self._capacity
 
@@ -249,6 +256,11 @@ class IndexFile(HeldFile):
         size = self._open().size
         if size % self.ROW.size:
             raise CorruptIndexError(f"{self.path}: {size} bytes are not a multiple of {self.ROW.size}")
+
+    def prepare(self) -> None:
+        """Know count and capacity, so that an append needs no descriptor; a file that does not exist is created."""
+        if not self._is_counted:
+            self._open()
 
     def has_room(self, entries: memoryview) -> bool:
         """Whether entries, as they are written, fit behind the last one with a slot to spare."""
@@ -271,6 +283,11 @@ class IndexFile(HeldFile):
         if rows:
             self._open().write_at(written * self.ROW.size, rows)
             self._tail = (self._count, b"")
+
+    def try_write_tail(self) -> None:
+        """Write the tail unless the process has no descriptor left; then the next call tries again."""
+        if self._file is not None or self._open_if_possible() is not None:
+            self.write_tail()
 
     # -- the file ----------------------------------------------------------------------------------------------------
 
@@ -333,6 +350,10 @@ class IndexFile(HeldFile):
         finally:
             self._let_go()
 
+    def _let_go(self) -> None:
+        super()._let_go()
+        self._is_counted = False  # whoever asks next is told that the file was closed
+
     def _open_file(self) -> WriteFile:
         return self._opened_again() if self._is_counted else self._opened_first()
 
@@ -355,6 +376,16 @@ class IndexFile(HeldFile):
         if file.size // self.ROW.size < written:
             raise CorruptIndexError(f"{self.path}: {file.size} bytes, there were {written} entries")
         return file
+
+    def _open_if_possible(self) -> WriteFile | None:
+        """Open the file, or return None if the process has no descriptor left: the rows then stay in the tail.
+
+        An append calls this after its bytes are in the `.log`, where it is too late to fail for want of a descriptor.
+        """
+        try:
+            return self._open()
+        except TooManyFilesError:
+            return None
 
     def _made(self) -> WriteFile:
         try:

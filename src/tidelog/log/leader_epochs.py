@@ -10,9 +10,10 @@ strictly from entry to entry:
 With it a follower finds out where its log and the leader's part: it asks where the leader's copy of its own latest
 epoch ends. Numbers alone could not tell, since two leaders may have given the same offsets to different batches.
 
-A new epoch is in the file before `assign` returns, so the file never lacks an entry. Truncation only takes entries
-away: it changes memory, and the file later, by `flush`. Entries that a crash brings back are taken away again when the
-log is loaded and truncates to its ends.
+A new epoch is in the file before it is in memory, so the file never lacks an entry. If the write fails, memory stays as
+it was, the file may be either, and the next append writes it again first. Truncation only takes entries away: it
+changes memory, and the file later, by `flush`. Entries that a crash brings back are taken away again when the log is
+loaded and truncates to its ends.
 
 Readers see one tuple, replaced as a whole; writers exclude each other.
 
@@ -33,6 +34,7 @@ __all__ = ["UNDEFINED", "EpochEnd", "EpochEntry", "LeaderEpochCache"]
 _Entries = tuple[EpochEntry, ...]
 _EPOCH = attrgetter("epoch")
 _START = attrgetter("start_offset")
+_UNSETTLED = -2  # no batch has this epoch
 
 
 class EpochEnd(NamedTuple):
@@ -53,7 +55,10 @@ class LeaderEpochCache:
         self._entries = _in_order(checkpoint.read(), checkpoint.path)
         self._latest = self._entries[-1] if self._entries else None  # every append asks for it
         self._is_dirty = False
+        self._is_unsure = False  # a write failed: the file may hold what was there before, or what was written
         self._changing = threading.Lock()
+        # The latest epoch, -2 while the file is unsure: an append of this epoch has nothing to note.
+        self.settled_epoch = self.latest_epoch
 
     @property
     def entries(self) -> _Entries:
@@ -123,6 +128,7 @@ class LeaderEpochCache:
 
         Entries that contradict the new one, of the same or a higher epoch or from the same or a higher offset on, go.
         """
+        self.settle()
         latest = self._latest
         if latest is not None and latest.epoch == epoch and latest.start_offset <= start_offset:
             return False
@@ -132,8 +138,7 @@ class LeaderEpochCache:
             entries = list(self._entries)
             if not _assign(entries, EpochEntry(epoch, start_offset)):
                 return False  # somebody else was faster
-            self._replace(tuple(entries))
-            self._write()
+            self._write(tuple(entries))
         return True
 
     def truncate_from_end(self, offset: int) -> None:
@@ -158,8 +163,13 @@ class LeaderEpochCache:
     def clear_and_flush(self) -> None:
         """Forget all epochs, in the file too, before this returns."""
         with self._changing:
-            self._replace(())
-            self._write()
+            self._write(())
+
+    def settle(self) -> None:
+        """Write the file if the last write failed: an append must find in it what is in memory."""
+        if self._is_unsure:
+            with self._changing:
+                self._write(self._entries)
 
     def flush(self) -> None:
         """Write the file if it holds something else.
@@ -171,7 +181,7 @@ class LeaderEpochCache:
             if not self._is_dirty:
                 return
             try:
-                self._write()
+                self._write(self._entries)
             except StorageError:
                 if self.checkpoint.directory_exists():
                     raise
@@ -181,9 +191,17 @@ class LeaderEpochCache:
             self._entries = entries
             self._latest = entries[-1] if entries else None
             self._is_dirty = True
+            if not self._is_unsure:
+                self.settled_epoch = self.latest_epoch
 
-    def _write(self) -> None:
-        self.checkpoint.write(self._entries)
+    def _write(self, entries: _Entries) -> None:
+        """Write the file, then change memory. If the file cannot be written, memory stays as it is."""
+        self._is_dirty = self._is_unsure = True
+        self.settled_epoch = _UNSETTLED
+        self.checkpoint.write(entries)
+        self._is_unsure = False
+        self._replace(entries)
+        self.settled_epoch = self.latest_epoch
         self._is_dirty = False
 
 

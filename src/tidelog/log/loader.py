@@ -15,11 +15,13 @@ Kafka: LogLoader.
 import random
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
 
 from tidelog.errors import CorruptIndexError, OffsetOverflowError, StorageError
 from tidelog.log.checkpoints import LeaderEpochCheckpoint
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
+from tidelog.log.deletion import Deletion
 from tidelog.log.files import FileLock, FileSystem, join, parent_of
 from tidelog.log.indexer import rebuild_indexes
 from tidelog.log.leader_epochs import LeaderEpochCache
@@ -45,11 +47,12 @@ from tidelog.log.names import (
 from tidelog.log.partition_metadata import PartitionMetadataFile
 from tidelog.log.producer_rebuild import rebuild_producer_state
 from tidelog.log.producer_state import ProducerStateManager
-from tidelog.log.recovery import SegmentRecovery
+from tidelog.log.recovery import Cut, SegmentRecovery
 from tidelog.log.segment import LogSegment
 from tidelog.log.segment_split import split_overflowed
 from tidelog.log.segments import LogSegments
-from tidelog.log.tasks import Call, Schedule, SlicedTask, Task
+from tidelog.log.set_aside import copy_aside, free_name
+from tidelog.log.tasks import Schedule, SlicedTask, Task
 from tidelog.log.unified_log import UnifiedLog
 
 __all__ = ["LogLoader"]
@@ -80,6 +83,7 @@ class LogLoader:
     ) -> None:
         self.segments: LogSegments[LogSegment] = LogSegments()
         self.segments_left = 0  # to be recovered: what a progress bar shows
+        self.notices: list[str] = []  # what a person should know of the recovery
         self._directory = directory
         self._config = config
         self._recovery_point = recovery_point
@@ -204,8 +208,13 @@ class LogLoader:
             )
             for delay_ms, task in self._deferred.tasks:
                 log.tasks.after(delay_ms, task)
+            log.notices = tuple(self.notices)
             return log
         except BaseException:  # whatever it was, also that the task was abandoned: others may have the directory
+            for segment in self.segments:
+                segment.release()
+            for _, task in self._deferred.tasks:
+                task.abandon()
             for lock in self._locks:
                 lock.release()
             raise
@@ -282,15 +291,9 @@ class LogLoader:
         for number, segment in enumerate(unflushed):
             self.segments_left = len(unflushed) - number
             following = unflushed[number + 1 :]
-            try:
-                bytes_cut = yield from self._recover_segment(segment, following)
-            except CorruptIndexError:
-                # Offsets that go back: nothing in this segment can be believed. What the disk refuses, now, is another
-                # matter: Kafka empties the segment then, too, and with it the log; we end the start and lose nothing.
-                if segment.size:
-                    self._remove(following)
-                bytes_cut = segment.truncate_to(segment.base_offset)
-            if bytes_cut:
+            # Where offsets go back, or an index cannot be written, Kafka empties the segment. Here batches before that
+            # place are kept, and what the disk refuses ends the start and loses nothing.
+            if (yield from self._recover_segment(segment, following)):
                 break
         self.segments_left = 0
 
@@ -305,7 +308,7 @@ class LogLoader:
         producers = self._new_producers()
         yield from self._rebuild(producers, self._log_start, segment.base_offset)
         recovery = SegmentRecovery(
-            segment, producers, self._epochs, self._config, before_cut=lambda: self._remove(following)
+            segment, producers, self._epochs, self._config, before_cut=partial(self._before_cut, segment, following)
         )
         try:
             yield from recovery.run()
@@ -314,6 +317,44 @@ class LogLoader:
         producers.take_snapshot()
         self._producers.reload_snapshots()
         return recovery.bytes_cut
+
+    def _before_cut(self, segment: LogSegment, following: tuple[LogSegment, ...], cut: Cut) -> None:
+        """Take the segments after a cut out of the log, and say what goes. What may be sound is set aside."""
+        what = f"{segment.size - cut.position} bytes of {segment.log.path} from position {cut.position} on"
+        if following:
+            what += f", and the {len(following)} segments after it,"
+        if cut.is_sound:
+            names = self._set_aside(following)
+            file = segment.log.file
+            path = copy_aside(self._fs, self._directory, segment.base_offset, file, cut.position, segment.size)
+            names.insert(0, path.rpartition("/")[2])
+            self.notices.append(
+                f"{what} are no longer part of the log: {cut.reason}. They are kept in {self._directory} as "
+                f"{', '.join(names)}; copy one to a name that ends in .log to read it with `tidelog dump-log`"
+            )
+        else:
+            self._remove(following)
+            self.notices.append(f"{what} were cut off by recovery: {cut.reason}")
+
+    def _set_aside(self, segments: tuple[LogSegment, ...]) -> list[str]:
+        """Take segments out of the log and keep their batches under other names, which are returned."""
+        names: list[str] = []
+        for segment in reversed(segments):  # the last one first: what a crash leaves has no hole
+            self.segments.remove(segment.base_offset)
+            if segment.size:
+                segment.log.rename_to(free_name(self._fs, self._directory, segment.base_offset, 0))
+                names.insert(0, segment.log.path.rpartition("/")[2])
+                segment.log.release()
+            else:
+                segment.log.delete()
+            for index in (segment.offset_index, segment.time_index, segment.txn_index):
+                index.delete()
+        self._fs.sync_directory(self._directory)
+        for segment in segments:
+            path = self._producers.mark_snapshot_for_deletion(segment.base_offset)
+            if path is not None:
+                self._fs.remove(path)
+        return names
 
     def _rebuild(
         self, producers: ProducerStateManager, log_start: int, end: int, *, clean_shutdown: bool = False
@@ -359,14 +400,8 @@ class LogLoader:
         self._fs.sync_directory(self._directory)
         marked = [self._producers.mark_snapshot_for_deletion(segment.base_offset) for segment in segments]
 
-        def delete() -> None:
-            for segment in segments:
-                segment.delete()
-            for path in marked:
-                if path is not None:
-                    self._fs.remove(path)
-
-        self._deferred.after(self._config.file_delete_delay_ms, Call("delete segments", delete))
+        paths = [path for path in marked if path is not None]
+        self._deferred.after(self._config.file_delete_delay_ms, Deletion(self._fs, segments, paths))
 
     def _split(self, segment: LogSegment) -> None:
         """Cut a segment whose offsets do not fit into several that do."""

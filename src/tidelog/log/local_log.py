@@ -14,7 +14,8 @@ from tidelog.errors import InvalidRequestError, LogClosedError, OffsetOutOfRange
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
-from tidelog.log.files import FileSystem, join, no_turning_back, parent_of
+from tidelog.log.deletion import Deletion
+from tidelog.log.files import FileSystem, WriteFile, join, no_turning_back, parent_of
 from tidelog.log.log_reader import LogReader
 from tidelog.log.lookup import Step
 from tidelog.log.names import DELETED, SEGMENT_SUFFIXES, SWAP, file_name
@@ -22,7 +23,7 @@ from tidelog.log.offsets import OffsetMetadata
 from tidelog.log.region import Region
 from tidelog.log.segment import LogSegment
 from tidelog.log.segments import LogSegments
-from tidelog.log.tasks import Call, Later, Schedule
+from tidelog.log.tasks import Later, Schedule
 from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.records.varint import Buffer
 
@@ -64,10 +65,10 @@ class LocalLog:
 
     # -- appending -----------------------------------------------------------------------------------------------
 
-    def append(self, data: Buffer, batches: Sequence[BatchInfo]) -> None:
-        """Write to the active segment and move the log end."""
+    def append(self, data: Buffer, batches: Sequence[BatchInfo], file: WriteFile | None = None) -> None:
+        """Write to the active segment, to the file that its `prepare` gave, and move the log end."""
         active = self.segments.active
-        active.append(data, batches)
+        active.write(active.prepare(batches[-1].last_offset) if file is None else file, data, batches)
         self.log_end = OffsetMetadata(batches[-1].last_offset + 1, active.base_offset, active.log.size)
 
     def set_log_end(self, offset: int) -> None:
@@ -229,14 +230,11 @@ class LocalLog:
             if not segment.log.path.endswith(DELETED):
                 segment.change_suffix("", DELETED)
 
-        def delete() -> None:
-            for segment in segments:
-                segment.delete()
-
+        deletion = Deletion(self.fs, segments)
         if at_once:
-            delete()
+            deletion.run()
         else:
-            self.tasks.after(self.config.file_delete_delay_ms, Call("delete segments", delete))
+            self.tasks.after(self.config.file_delete_delay_ms, deletion)
 
     def wrong_indexes(self) -> list[LogSegment]:
         """The segments of which a reader has found an index that does not fit the log."""

@@ -59,13 +59,13 @@ class LogFile(HeldFile):
         found = self._fs.stat(self.path)
         return found.modified_ms if found else 0
 
-    def append(self, data: Buffer) -> None:
-        """Write behind the last batch, in one call."""
+    def append(self, data: Buffer, file: WriteFile | None = None) -> None:
+        """Write after the last batch, in one call. A caller that holds the open file passes it: none is opened then."""
         size = self.size
         end = size + len(data)
         if end > MAX_INT32:
             raise InvalidRequestError(f"{self.path}: {end} bytes, a segment has at most {MAX_INT32}")
-        (self._file or self._open()).write_at(size, data)
+        (file or self.file).write_at(size, data)
         self.size = end
 
     def batches(self, start: int = 0, end: int | None = None) -> Iterator[BatchInfo]:

@@ -88,9 +88,8 @@ class OffsetIndex(IndexFile):
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry. Its offset must be above that of the last one."""
-        file = self._file
-        if file is None:
-            file = self._open()
+        if not self._is_counted:
+            self._open()
         count = self._count
         if count >= self._capacity:
             raise InvalidRequestError(f"{self.path}: the index is full, with {count} entries")
@@ -102,8 +101,10 @@ class OffsetIndex(IndexFile):
         written, rows = self._tail
         rows += _pack(relative, position)
         if len(rows) >= _TAIL_BYTES:
-            file.write_at(written * _SIZE, rows)
-            written, rows = count + 1, b""
+            file = self._file or self._open_if_possible()
+            if file is not None:
+                file.write_at(written * _SIZE, rows)
+                written, rows = count + 1, b""
         self._last_offset = offset
         self._tail = (written, rows)  # in one piece: readers go by it
         self._count = count + 1

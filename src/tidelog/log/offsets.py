@@ -5,9 +5,10 @@ from typing import NamedTuple, SupportsIndex
 
 from tidelog.errors import InvalidRequestError, OffsetOutOfRangeError
 
-__all__ = ["OffsetMetadata", "TimestampAndOffset", "as_offset"]
+__all__ = ["MAX_OFFSET", "OffsetMetadata", "TimestampAndOffset", "as_offset"]
 
 UNKNOWN = -1
+MAX_OFFSET = 2**63 - 1  # the largest log end: a record has an offset below it, so that the next offset fits 64 bits
 
 
 def as_offset(value: SupportsIndex, what: str) -> int:
@@ -22,7 +23,7 @@ def as_offset(value: SupportsIndex, what: str) -> int:
         offset = operator.index(value)
     except TypeError:
         raise InvalidRequestError(_refusal(value, what)) from None
-    if not 0 <= offset < 1 << 63:
+    if not 0 <= offset <= MAX_OFFSET:
         raise OffsetOutOfRangeError(_refusal(value, what))
     return offset
 

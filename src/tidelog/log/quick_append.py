@@ -15,7 +15,7 @@ from ctypes import addressof, c_char
 from typing import TYPE_CHECKING, Any
 
 from tidelog.log.analysis import AppendInfo
-from tidelog.log.offsets import OffsetMetadata
+from tidelog.log.offsets import MAX_OFFSET, OffsetMetadata
 from tidelog.log.producer_entry import MAX_CACHED_BATCHES, BatchMetadata
 from tidelog.records.batch import BATCH_HEADER_SIZE
 from tidelog.records.java import MAX_INT32
@@ -67,7 +67,7 @@ class QuickAppend:
             or size > config.segment_bytes
             or config.target_codec
             or config.uses_append_time
-            or leader_epoch != log.leader_epochs.latest_epoch
+            or leader_epoch != log.leader_epochs.settled_epoch
         ):
             return None
 
@@ -101,12 +101,18 @@ class QuickAppend:
         first_offset = local.log_end.offset
         last_offset = first_offset + delta
         segment = local.segments.active
-        if segment.should_roll(config, size, max_timestamp_ms, last_offset, now_ms):
+        file = segment.log._file
+        if (
+            file is None
+            or last_offset >= MAX_OFFSET
+            or not segment.is_ready
+            or segment.should_roll(config, size, max_timestamp_ms, last_offset, now_ms)
+        ):
             return None
         next_offset = last_offset + 1
         _STAMP.pack_into(buffer, 0, first_offset, length, leader_epoch)
         try:
-            position = segment.append_one(buffer, size, last_offset, max_timestamp_ms)
+            position = segment.append_one(file, buffer, size, last_offset, max_timestamp_ms)
             local.log_end = OffsetMetadata(next_offset, segment.base_offset, position + size)
             if entry is not None:
                 batches = entry.batches
@@ -115,11 +121,11 @@ class QuickAppend:
                     del batches[0]
                 entry.last_timestamp_ms = max_timestamp_ms
             log.producers.map_end_offset = next_offset
-        except BaseException as error:  # also a key pressed: bytes may be in the file of which nothing is known here
-            log.fail(error)
+            if next_offset - local.recovery_point >= config.flush_messages:
+                log.flush()
+        except BaseException as error:  # KeyboardInterrupt too: there may be bytes in the file that nobody knows of
+            log.fail_midway(error)
             raise
-        if next_offset - local.recovery_point >= config.flush_messages:
-            log.flush()
         return AppendInfo(first_offset, last_offset, max_timestamp_ms, -1, log.log_start_offset, size)
 
     def _load(self, size: int) -> Any:

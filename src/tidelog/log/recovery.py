@@ -1,12 +1,14 @@
 """Recovering a segment: what a crash may have left is read batch by batch, and everything beside it is made anew.
 
 The first batch whose size or checksum is wrong, and an incomplete one at the end, are cut off with all that follows.
+So is the first whose offsets do not come after those before it. That one may be sound: what is cut there is set aside.
 Offset, time and transaction index, leader epochs and producer state are rebuilt on the way.
 
 Kafka: LogSegment.recover.
 """
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from tidelog.errors import (
     CorruptIndexError,
@@ -18,6 +20,7 @@ from tidelog.log.batch_windows import BatchWindow, read_windows
 from tidelog.log.config import LogConfig
 from tidelog.log.indexer import Indexer
 from tidelog.log.leader_epochs import LeaderEpochCache
+from tidelog.log.offsets import MAX_OFFSET
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.producer_append import ProducerAppendInfo
 from tidelog.log.producer_rebuild import worth_replaying
@@ -27,9 +30,17 @@ from tidelog.log.segment import LogSegment
 from tidelog.records.batch import MAGIC, PREFIX_SIZE, RecordBatch
 from tidelog.records.control import end_txn_marker_of
 
-__all__ = ["SegmentRecovery"]
+__all__ = ["Cut", "SegmentRecovery"]
 
 _SECTOR = 512  # bytes that a disk writes as one, or a divisor of it
+
+
+class Cut(NamedTuple):
+    """Where the recovery of a segment cuts it, and why."""
+
+    position: int
+    reason: str
+    is_sound: bool = False  # batches that may be sound go, because their offsets go back
 
 
 class SegmentRecovery:
@@ -44,7 +55,7 @@ class SegmentRecovery:
         producers: ProducerStateManager,
         epochs: LeaderEpochCache,
         config: LogConfig,
-        before_cut: Callable[[], None] = lambda: None,
+        before_cut: Callable[[Cut], None] = lambda cut: None,
     ) -> None:
         self.bytes_cut = 0
         self._before_cut = before_cut
@@ -53,20 +64,24 @@ class SegmentRecovery:
         self._epochs = epochs
         self._interval = config.index_interval_bytes
         self._last_offset = segment.base_offset - 1  # of the batch before the next one
+        self._problem = "an incomplete batch"
+        self._out_of_order: Cut | None = None
 
     def run(self) -> Iterator[None]:
-        """Recover, yielding after each stretch. Raises CorruptIndexError where offsets go back."""
+        """Recover, yielding after each stretch."""
         segment = self._segment
         self._indexer = Indexer(segment.offset_index, segment.time_index, self._interval)
         segment.txn_index.reset()
         for window in read_windows(segment.log.file, 0, segment.size, verify=True):
             if not self._take(window):
                 break
+            if window.problem is not None:
+                self._problem = str(window.problem)
             yield
         valid = self._indexer.position
         self.bytes_cut = segment.size - valid
         if self.bytes_cut:
-            self._before_cut()
+            self._before_cut(self._out_of_order or Cut(valid, self._problem))
         segment.log.truncate_to(valid)
         if self.bytes_cut:
             segment.log.flush()  # or what is appended next could have the old bytes behind it
@@ -78,33 +93,36 @@ class SegmentRecovery:
     def _take(self, window: BatchWindow) -> bool:
         """Take in a window; False if the segment ends in it.
 
-        It ends before a batch whose offset was lost, and behind a marker that cannot be read: that one stays, as it
-        does in Kafka.
+        It ends before a batch whose offset was lost or goes back, and behind a marker that cannot be read: that one
+        stays, as it does in Kafka.
         """
-        lost = self._first_without_offset(window)
-        if lost is not None:
-            window = window.first(lost)
-        return self._take_all(window) and lost is None
+        wrong = self._first_out_of_order(window)
+        if wrong is not None:
+            window = window.first(wrong)
+        return self._take_all(window) and wrong is None
 
-    def _first_without_offset(self, window: BatchWindow) -> int | None:
-        """The first batch of a window whose offset never reached the disk, by its number.
+    def _first_out_of_order(self, window: BatchWindow) -> int | None:
+        """The first batch of a window whose offsets do not come after those of the batch before it, by its number.
 
         The checksum does not cover the offset. If a batch begins in the last bytes of a sector, a crash can lose those
-        and keep the rest: the checksum holds and the offset is zero. One below the segment is not believed either.
+        and keep the rest: the checksum holds and the offset is zero. What a crash tore is not worth keeping; any other
+        batch is.
         """
         before = self._last_offset
         if not len(window):
             return None
         self._last_offset = window.batch(len(window) - 1).last_offset
-        if window.scan is not None and window.batch(0).base_offset > before:
+        if window.scan is not None and window.batch(0).base_offset > before and self._last_offset < MAX_OFFSET:
             first_offsets = window.scan.rows["base_offset"].astype("i8")
             last_offsets = first_offsets + window.scan.rows["last_offset_delta"]
-            if (first_offsets[1:] > last_offsets[:-1]).all():
+            if (first_offsets[1:] > last_offsets[:-1]).all() and (last_offsets >= first_offsets).all():
                 return None
         for number, batch in enumerate(window.batches):
-            if batch.base_offset <= before and (
-                batch.last_offset < self._segment.base_offset or _has_lost_head(window.bytes_of(batch), batch.position)
-            ):
+            if not before < batch.base_offset <= batch.last_offset < MAX_OFFSET:
+                is_torn = _has_lost_head(window.bytes_of(batch), batch.position)
+                offsets = f"offsets {batch.base_offset} to {batch.last_offset}"
+                reason = f"a batch of {offsets}, where offsets from {before + 1} on are expected"
+                self._out_of_order = Cut(batch.position, reason, is_sound=not is_torn)
                 return number
             before = batch.last_offset
         return None

@@ -19,7 +19,7 @@ from tidelog.errors import (
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
-from tidelog.log.files import FileSystem, join
+from tidelog.log.files import FileSystem, WriteFile, join
 from tidelog.log.log_file import LogFile
 from tidelog.log.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, file_name
 from tidelog.log.offset_index import OffsetIndex
@@ -145,42 +145,57 @@ class LogSegment(SegmentReader):
         return _NO_TIMESTAMP if self._first_timestamp_ms is None else self._first_timestamp_ms
 
     def append(self, data: Buffer, batches: Sequence[BatchInfo]) -> None:
-        """Write batches behind the last one, in one call, and index them. `batches` describe `data` from 0 on."""
-        last_offset = batches[-1].last_offset
+        """Write batches after the last one, in one call, and index them. `batches` describe `data` from 0 on."""
+        self.write(self.prepare(batches[-1].last_offset), data, batches)
+
+    def prepare(self, last_offset: int) -> WriteFile:
+        """Get ready for an append that ends with `last_offset`; the open `.log`, to be handed to `write`.
+
+        Whatever an append needs and may be refused is obtained here, while nothing is written yet. The caller holds the
+        descriptor of the `.log`, so letting go of files elsewhere (open_files.py) cannot take it away. The indexes need
+        none: their entries stay in memory while their files cannot be opened.
+        """
         if not 0 <= last_offset - self.base_offset <= MAX_INT32:
             raise OffsetOverflowError(
                 f"offset {last_offset} does not fit the segment of base offset {self.base_offset}"
             )
-        start = self.write(data, batches[0].max_timestamp_ms)
-        for batch in batches:
-            self.note(batch.last_offset, start + batch.position, batch.size, batch.max_timestamp_ms)
-
-    def write(self, data: Buffer, first_timestamp_ms: int) -> int:
-        """Write bytes behind the last batch; where. The batches in them must be noted next, one by one."""
         if self._tail is not None:
             self._cut_tail(*self._tail)
-        log = self.log
-        start = log.size
-        if start == 0:
-            self._first_timestamp_ms = first_timestamp_ms
         if self._max is None:
             # Looked up before the write: the time entry of a batch must not know of the batches behind it.
             self._load_max()
-        log.append(data)
-        return start
+        self.offset_index.prepare()
+        self.time_index.prepare()
+        return self.log.file
 
-    def append_one(self, data: Buffer, size: int, last_offset: int, max_timestamp_ms: int) -> int:
+    def write(self, file: WriteFile, data: Buffer, batches: Sequence[BatchInfo]) -> None:
+        """Write batches to the file that `prepare` gave, and index them.
+
+        What fails in here leaves bytes in the file of which nobody knows: whoever appends to a log takes it offline.
+        """
+        log = self.log
+        start = log.size
+        if start == 0:
+            self._first_timestamp_ms = batches[0].max_timestamp_ms
+        log.append(data, file)
+        for batch in batches:
+            self.note(batch.last_offset, start + batch.position, batch.size, batch.max_timestamp_ms)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `append_one` can be used: the `.log` is open and not empty, and nothing is to be looked up first."""
+        log = self.log
+        return log._file is not None and log.size > 0 and self._max is not None and self._tail is None
+
+    def append_one(self, file: WriteFile, data: Buffer, size: int, last_offset: int, max_timestamp_ms: int) -> int:
         """Write and index one batch, of which `should_roll` has said that there is room for it; where it lies.
 
-        What `write` and `note` do, in one piece: this is where a broker spends its time.
+        What `write` and `note` do, in one piece: this is where a broker spends its time. The segment must be ready.
         """
         log, latest = self.log, self._max
+        assert latest is not None
         position = log.size
-        if position == 0 or latest is None or self._tail is not None:
-            position = self.write(data, max_timestamp_ms)
-            self.note(last_offset, position, size, max_timestamp_ms)
-            return position
-        (log._file or log.file).write_at(position, data)
+        file.write_at(position, data)
         log.size = position + size
         if max_timestamp_ms > latest.timestamp_ms:
             latest = self._max = TimestampOffset(max_timestamp_ms, last_offset)
@@ -189,7 +204,7 @@ class LogSegment(SegmentReader):
             offsets.append(last_offset, position)
             times.maybe_append(*latest)
             if not times._tail[1] and offsets._tail[1]:
-                offsets.write_tail()
+                offsets.try_write_tail()
             self._bytes_since_index = 0
         self._bytes_since_index += size
         return position
@@ -210,7 +225,7 @@ class LogSegment(SegmentReader):
                 self.offset_index.append(last_offset, position)
                 self.time_index.maybe_append(latest.timestamp_ms, latest.offset)
                 if not self.time_index._tail[1]:
-                    self.offset_index.write_tail()  # a time in the file is looked up by an offset in the file
+                    self.offset_index.try_write_tail()  # a time in the file is looked up by an offset in the file
             self._bytes_since_index = 0
         self._bytes_since_index += size
 
@@ -222,6 +237,10 @@ class LogSegment(SegmentReader):
     def add_aborted(self, txn: CompletedTxn, last_stable_offset: int) -> None:
         """Note a transaction whose ABORT marker lies in this segment."""
         self.txn_index.append(AbortedTxnEntry(txn.producer_id, txn.first_offset, txn.last_offset, last_stable_offset))
+
+    def prepare_aborted(self) -> None:
+        """Open the transaction index, created if need be, so that `add_aborted` needs no descriptor."""
+        self.txn_index.prepare()
 
     # -- timestamps ----------------------------------------------------------------------------------------------
 
@@ -311,7 +330,9 @@ class LogSegment(SegmentReader):
 
     def cut(self, offset: int, first: BatchInfo | None) -> int:
         """Cut the batch that holds `offset`, found before (None: there is none), and all behind it."""
-        return self._cut_files(offset, first.position if first else self.size)
+        cut = self._cut_files(offset, first.position if first else self.size)
+        self._tail = None
+        return cut
 
     def _cut_files(self, offset: int, position: int) -> int:
         self.offset_index.truncate_to(offset)
@@ -324,7 +345,6 @@ class LogSegment(SegmentReader):
             self._created_ms = self._clock.now_ms()
             self._first_timestamp_ms = None
         self._bytes_since_index = 0
-        self._tail = None
         self.max_timestamp = None
         return cut
 
@@ -344,6 +364,7 @@ class LogSegment(SegmentReader):
     def _cut_tail(self, log_end: int, position: int) -> None:
         self._cut_files(log_end, position)
         self.log.flush()
+        self._tail = None  # last: a cut that is refused half way is made again by the next append
 
     def sync_log(self) -> None:
         """Return when the batches are on the disk."""

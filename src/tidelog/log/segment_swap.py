@@ -11,11 +11,12 @@ Kafka: LocalLog.replaceSegments.
 from collections.abc import Sequence
 
 from tidelog.log.config import LogConfig
+from tidelog.log.deletion import Deletion
 from tidelog.log.files import FileSystem, no_turning_back
 from tidelog.log.names import CLEANED, DELETED, SWAP
 from tidelog.log.segment import LogSegment
 from tidelog.log.segments import LogSegments
-from tidelog.log.tasks import Call, Later
+from tidelog.log.tasks import Later
 
 __all__ = ["replace_segments"]
 
@@ -49,11 +50,7 @@ def replace_segments(
             segment.change_suffix("", DELETED)
         fs.sync_directory(directory)
 
-        def delete() -> None:
-            for segment in replaced:
-                segment.delete()
-
-        later.after(config.file_delete_delay_ms, Call("delete segments", delete))
+        later.after(config.file_delete_delay_ms, Deletion(fs, replaced))
         for segment in in_order:
             segment.change_suffix(SWAP, "")
             fs.sync_directory(directory)

@@ -19,7 +19,7 @@ from tidelog.log.clock import Clock
 
 Result = TypeVar("Result")
 
-__all__ = ["Call", "Later", "OwnTasks", "Schedule", "SlicedTask", "Task"]
+__all__ = ["Call", "Later", "OnError", "OwnTasks", "Schedule", "SlicedTask", "Task"]
 
 OnError = Callable[[StorageError], object]
 
@@ -270,6 +270,10 @@ class Schedule:
         numbers = [number for number, due in self._tasks.items() if due.task.waits_for_disk and due.due_ms <= now]
         return [due.task for due in sorted(map(self._take, sorted(numbers)), key=lambda due: due.due_ms)]
 
+    def of(self, owner: object) -> list[Task]:
+        """The tasks of one owner, in the order in which they were put in."""
+        return [self._tasks[number].task for number in sorted(self._owned.get(owner, ()))]
+
     def drop(self, owner: object) -> None:
         """Forget the tasks of a log that is closed: whoever opens its directory next settles what they left."""
         for number in sorted(self._owned.pop(owner, ())):
@@ -297,6 +301,10 @@ class OwnTasks:
     def run_due(self, budget_ms: float = float("inf")) -> None:
         """Run what is due of them, and nothing of others, until the budget is spent."""
         self._schedule.run_due_of(self, budget_ms)
+
+    def waiting(self) -> list[Task]:
+        """All of them, due or not."""
+        return self._schedule.of(self)
 
     def drop(self) -> None:
         """Forget them all: the log is closed, and its directory may be somebody else's."""

@@ -76,7 +76,7 @@ class TimeIndex(IndexFile):
     @property
     def last_entry(self) -> TimestampOffset:
         """The last entry; no timestamp, and the base offset, if there is none."""
-        if self._file is None:
+        if not self._is_counted:
             self._open()
         return self._last
 
@@ -88,7 +88,7 @@ class TimeIndex(IndexFile):
     @property
     def is_full(self) -> bool:
         """Whether only the slot is free that is kept for the last entry of the segment."""
-        if self._file is None:
+        if not self._is_counted:
             self._open()
         return self._count >= self._capacity - 1
 
@@ -97,9 +97,8 @@ class TimeIndex(IndexFile):
 
         `skip_full` is for the last entry of a segment, which may take the slot that is kept free.
         """
-        file = self._file
-        if file is None:
-            file = self._open()
+        if not self._is_counted:
+            self._open()
         count = self._count
         if count >= self._capacity - 1 and not skip_full:
             raise InvalidRequestError(f"{self.path}: the time index is full, with {count} entries")
@@ -116,8 +115,10 @@ class TimeIndex(IndexFile):
         written, rows = self._tail
         rows += _pack(timestamp_ms, relative)
         if len(rows) >= _TAIL_BYTES:
-            file.write_at(written * _SIZE, rows)
-            written, rows = count + 1, b""
+            file = self._file or self._open_if_possible()
+            if file is not None:
+                file.write_at(written * _SIZE, rows)
+                written, rows = count + 1, b""
         self._last = TimestampOffset(timestamp_ms, offset)
         self._tail = (written, rows)  # in one piece: readers go by it
         self._count = count + 1

@@ -107,6 +107,11 @@ class TransactionIndex(HeldFile):
         """
         return self._last_offset
 
+    def prepare(self) -> None:
+        """Open the file, created if need be. Nobody lets go of a transaction index to spare descriptors."""
+        if self._opened() is None:
+            self._created()
+
     def append(self, entry: AbortedTxnEntry) -> None:
         """Add a transaction, whose marker must lie behind that of the last one."""
         if self._last_offset is not None and entry.last_offset <= self._last_offset:

@@ -33,7 +33,8 @@ from tidelog.errors import (
 from tidelog.log.analysis import AppendInfo, analyse
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.config import LogConfig
-from tidelog.log.files import FileLock, FileSystem, join, no_turning_back, parent_of
+from tidelog.log.deletion import Deletion
+from tidelog.log.files import FileLock, FileSystem, join, parent_of
 from tidelog.log.full_append import append_batches
 from tidelog.log.leader_epochs import EpochEnd, EpochEntry, LeaderEpochCache
 from tidelog.log.list_offsets import offset_for_time
@@ -51,7 +52,7 @@ from tidelog.log.retention import deletable_segments
 from tidelog.log.segment import LogSegment
 from tidelog.log.segment_split import split_overflowed
 from tidelog.log.segment_swap import replace_segments
-from tidelog.log.tasks import Call, Schedule
+from tidelog.log.tasks import Schedule
 from tidelog.log.upkeep import Upkeep
 from tidelog.log.verification import NO_GUARD, VerificationGuard
 from tidelog.log.watermarks import Isolation, LogOffsets, Watermarks, ensure_isolation
@@ -109,6 +110,7 @@ class UnifiedLog:
         self.leader_epochs = leader_epochs
         self.watermarks = Watermarks(local, producers, log_start_offset)
         self.failure: StorageError | None = None  # the disk error that took the directory offline
+        self.notices: tuple[str, ...] = ()  # what a person should know of the recovery that opened this log
         self.retired: str | None = None  # why nothing is written here any more, of a log that was deleted or moved
         self._partition_metadata = partition_metadata
         self._locks = locks
@@ -506,16 +508,11 @@ class UnifiedLog:
 
     def _delete_snapshots(self, segments: Sequence[LogSegment], *, at_once: bool = False) -> None:
         marked = [self.producers.mark_snapshot_for_deletion(segment.base_offset) for segment in segments]
-        paths = [path for path in marked if path is not None]
-
-        def delete() -> None:
-            for path in paths:
-                self.local.fs.remove(path)
-
+        deletion = Deletion(self.local.fs, paths=[path for path in marked if path is not None])
         if at_once:
-            delete()
-        elif paths:
-            self.tasks.after(self.config.file_delete_delay_ms, Call("delete snapshots", delete))
+            deletion.run()
+        elif any(marked):
+            self.tasks.after(self.config.file_delete_delay_ms, deletion)
 
     @_touches_disk
     def truncate_to(self, offset: int) -> bool:
@@ -608,6 +605,8 @@ class UnifiedLog:
             self.flush(force=True)
             self.leader_epochs.flush()
             self.producers.take_snapshot()
+            for deletion in self._deletions():
+                deletion.run()  # nobody would, before the next start
             self.local.fs.sync_directory(self.directory)  # without its snapshot a clean start knows no producer
             self.local.close()
             self._is_complete = True
@@ -617,6 +616,10 @@ class UnifiedLog:
             raise
         finally:
             self._let_others_in()
+
+    def _deletions(self) -> list[Deletion]:
+        """What waits for file.delete.delay.ms."""
+        return [task for task in self.tasks.waiting() if isinstance(task, Deletion)]
 
     def release(self) -> None:
         """Give everything back without writing, as for a directory that failed. Harmless if done twice."""
@@ -655,6 +658,8 @@ class UnifiedLog:
         self._ensure_usable()
         self._partition_metadata.flush()
         if self.local.rename(name):
+            for deletion in self._deletions():
+                deletion.moved_to(self.directory)
             self.producers.directory = self.directory
             self.leader_epochs.checkpoint.path = join(
                 self.directory, self.leader_epochs.checkpoint.path.rpartition("/")[2]
@@ -703,11 +708,22 @@ class UnifiedLog:
     def _or_offline(self) -> Iterator[None]:
         """Whatever goes wrong inside takes the directory offline: half of it is done."""
         try:
-            with no_turning_back():
-                yield
+            yield
         except BaseException as error:
-            self.fail(error)
+            self.fail_midway(error)
             raise
+
+    def fail_midway(self, error: BaseException) -> None:
+        """Take the directory offline for an error in the middle of a change, whatever the error is.
+
+        Memory and files may differ from here on, and a retry would build on that. So an error that otherwise says
+        "try again" (no descriptor left, a file that is gone) is raised as a plain StorageError.
+        """
+        if isinstance(error, LogClosedError | TooManyFilesError):
+            failure = StorageError(f"{error}, in the middle of a change")
+            self.fail(failure)
+            raise failure from error
+        self.fail(error)
 
     def fail(self, error: BaseException) -> None:
         """Take the directory offline: from now on nothing is written here, and whoever has the root is told.

@@ -189,6 +189,7 @@ class LogManager(LogTable):
     def _loaded(self, root: LogRoot, directory: LogDirectory, log: UnifiedLog) -> None:
         """Take in a log that was loaded, or set it aside."""
         partition, is_future = directory.partition, directory.kind is DirectoryKind.FUTURE
+        self._pass_on(log)
         try:
             if self._is_stray is not None and (log.topic_id is None or self._is_stray(log)):
                 self._changes.set_aside(root, log)
@@ -205,6 +206,10 @@ class LogManager(LogTable):
             log.update_high_watermark(max(high_watermark, 0))
         self._refresh(log)  # its config may have changed since its loading began
         self.remember(root, partition, log, is_future=is_future)
+
+    def _pass_on(self, log: UnifiedLog) -> None:
+        for notice in log.notices:
+            self.notice(notice)
 
     def _start(self) -> None:
         """Begin what is done in the background."""
@@ -273,6 +278,7 @@ class LogManager(LogTable):
                 except StorageError as error:
                     self.disk_failed(each.path, error)
                     raise
+                self._pass_on(log)
                 self.remember(each, partition, log, is_future=is_future)
                 return log
         tried = "; ".join(str(each.failure) for each in chosen)
