@@ -243,9 +243,9 @@ class PowerCut(LocalFileSystem):
         self._ensure_on()
         super().sync_directory(path)
 
-    def open_write(self, path: str, *, create: bool = True) -> Any:
+    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> Any:
         self._ensure_on()
-        return super().open_write(path, create=create)
+        return super().open_write(path, create=create, new=new)
 
     def _ensure_on(self) -> None:
         if self._is_off:

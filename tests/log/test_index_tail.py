@@ -49,7 +49,7 @@ class CountedFileSystem(LocalFileSystem):
         self.writes: list[tuple[int, int]] = []
         self.before_write: Callable[[], object] = lambda: None
 
-    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
+    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
         file = CountedFile(path, os.open(path, os.O_RDWR | (os.O_CREAT if create else 0)))
         file.system = self
         return file

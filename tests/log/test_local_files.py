@@ -390,9 +390,9 @@ def test_files_that_go_while_their_directory_is_removed_are_no_error(
         (tmp_path / "d" / name).touch()
     unlink = os.unlink
 
-    def unlink_as_second(path: str) -> None:
-        unlink(path)  # somebody else was faster
-        unlink(path)
+    def unlink_as_second(path: str, **place: int) -> None:
+        unlink(path, **place)  # somebody else was faster
+        unlink(path, **place)
 
     monkeypatch.setattr(os, "unlink", unlink_as_second)
     assert LocalFileSystem().remove_directory(str(tmp_path / "d"))

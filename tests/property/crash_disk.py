@@ -1,6 +1,6 @@
 """A simulated disk with somebody who watches: the hook by which a crash campaign cuts at every call."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from tidelog.log.files import FileLock, FileStat, ReadFile, WriteFile
 from tidelog.records.varint import Buffer
@@ -30,8 +30,8 @@ class WatchedDisk:
     def open(self, path: str) -> ReadFile:
         return self.disk.open(path)
 
-    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
-        file = WatchedFile(self.disk.open_write(path, create=create), self)
+    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
+        file = WatchedFile(self.disk.open_write(path, create=create, new=new), self)
         self.look()
         return file
 
@@ -50,6 +50,11 @@ class WatchedDisk:
 
     def remove_directory(self, path: str) -> bool:
         is_removed = self.disk.remove_directory(path)
+        self.look()
+        return is_removed
+
+    def remove_in_steps(self, path: str) -> Generator[None, None, bool]:
+        is_removed = yield from self.disk.remove_in_steps(path)
         self.look()
         return is_removed
 

@@ -87,8 +87,8 @@ class _LyingFile(WatchedFile):
 class _LyingDisk(WatchedDisk):
     """A disk whose cache answers for it."""
 
-    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
-        file = _LyingFile(self.disk.open_write(path, create=create), self)
+    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
+        file = _LyingFile(self.disk.open_write(path, create=create, new=new), self)
         self.look()
         return file
 

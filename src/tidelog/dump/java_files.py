@@ -7,11 +7,11 @@ from tidelog.dump.java_errors import JavaError
 from tidelog.dump.java_text import JavaFile
 from tidelog.errors import StorageError
 from tidelog.log.files import ReadFile
-from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.local_files import LocalReadFiles
 
 __all__ = ["open_file", "read_file"]
 
-_SYSTEM = LocalFileSystem()
+_SYSTEM = LocalReadFiles()
 
 
 def open_file(file: JavaFile, *, by_channel: bool = True) -> ReadFile:

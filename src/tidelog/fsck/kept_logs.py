@@ -6,7 +6,7 @@ it removes, and checkpoints that it replaces, are kept first. Indexes that are s
 stays in memory.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
 
 from tidelog.errors import StorageError
 from tidelog.log.files import FileLock, FileStat, FileSystem, ReadFile, WriteFile
@@ -49,12 +49,12 @@ class KeptLogs:
         directory, _, name = path.rpartition("/")
         return f"{directory}/{'.'.join(name.split('.')[:2])}" in self._spared
 
-    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
+    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
         if self._is_spared(path):
-            return self._view.open_write(path, create=create)
-        if create and self._below.stat(path) is None:
+            return self._view.open_write(path, create=create, new=new)
+        if (create or new) and self._below.stat(path) is None:
             self._ours.add(path)
-        file = self._below.open_write(path, create=create)
+        file = self._below.open_write(path, create=create, new=new)
         return _KeptFile(file) if path.endswith(LOG_SUFFIX) else file
 
     def rename(self, source: str, target: str) -> None:
@@ -83,6 +83,10 @@ class KeptLogs:
 
     def remove_directory(self, path: str) -> bool:
         raise StorageError(f"{path}: a repair removes no directory")
+
+    def remove_in_steps(self, path: str) -> Generator[None, None, bool]:
+        yield
+        return self.remove_directory(path)
 
     def set_modified(self, path: str, modified_ms: int) -> None:
         (self._view if self._is_spared(path) else self._below).set_modified(path, modified_ms)

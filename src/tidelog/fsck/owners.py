@@ -4,7 +4,7 @@ import os
 import stat
 
 from tidelog.log.files import join
-from tidelog.log.local_files import storage_error
+from tidelog.log.local_files import own_as, storage_error
 
 __all__ = ["Owners"]
 
@@ -30,23 +30,12 @@ class Owners:
         for name in names:
             model = self._files.get(name) or self._by_kind.get(name.rpartition(".")[2]) or some
             if model is None:
-                self._set(name, self._own.st_uid, self._own.st_gid, stat.S_IMODE(self._own.st_mode) & 0o666)
+                own_as(join(self._directory, name), self._own, stat.S_IMODE(self._own.st_mode) & 0o666)
             else:
-                self._set(name, model.st_uid, model.st_gid, stat.S_IMODE(model.st_mode))
+                own_as(join(self._directory, name), model, stat.S_IMODE(model.st_mode))
 
     def give_to_directory(self, name: str) -> None:
         """Let the owner of the directory write a file, from now on."""
         mode = stat.S_IMODE(self._files[name].st_mode) | 0o600
-        self._set(name, self._own.st_uid, self._own.st_gid, mode)
-        self._files[name] = os.stat(join(self._directory, name))
-
-    def _set(self, name: str, user: int, group: int, mode: int) -> None:
-        path = join(self._directory, name)
-        try:
-            now = os.stat(path, follow_symlinks=False)
-            if (now.st_uid, now.st_gid) != (user, group) and os.geteuid() == 0:
-                os.chown(path, user, group, follow_symlinks=False)
-            if stat.S_IMODE(now.st_mode) != mode and os.geteuid() in (0, now.st_uid):
-                os.chmod(path, mode)
-        except OSError as error:
-            raise storage_error(path, error) from error
+        own_as(join(self._directory, name), self._own, mode)
+        self._files[name] = os.stat(join(self._directory, name), follow_symlinks=False)

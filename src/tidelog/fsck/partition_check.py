@@ -22,7 +22,7 @@ from tidelog.fsck.segment_scan import Damage, SegmentFacts, scan_segment
 from tidelog.fsck.txn_check import TxnReplay, check_txn_index, note_lost_markers
 from tidelog.log.checkpoints import read_epochs
 from tidelog.log.files import ReadFileSystem, join, opened, read_whole
-from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.local_files import LocalReadFiles
 from tidelog.log.names import (
     CLEANER_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
@@ -133,7 +133,7 @@ class PartitionCheck:
                 self._check_indexes(facts)
         self._check_producers()
         note_doubts(self.notes, self.segments, self.layout)
-        if isinstance(self._fs, LocalFileSystem):
+        if isinstance(self._fs, LocalReadFiles):
             self._check_owners()
 
     def _unread_segments(self) -> Iterator[SegmentFacts]:

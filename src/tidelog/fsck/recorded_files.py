@@ -5,7 +5,7 @@ settling what a compaction left decide for themselves which files they write; wh
 and every file that the plan did not name gets a line of its own.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
 from hashlib import sha256
 
 from tidelog.log.files import FileLock, FileStat, FileSystem, ReadFile, WriteFile, join, opened
@@ -64,9 +64,9 @@ class RecordedFiles:
     def open(self, path: str) -> ReadFile:
         return self._below.open(path)
 
-    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
+    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
         self._touch(path)
-        return self._below.open_write(path, create=create)
+        return self._below.open_write(path, create=create, new=new)
 
     def rename(self, source: str, target: str) -> None:
         self._touch(source)
@@ -86,6 +86,10 @@ class RecordedFiles:
             self._touch(join(path, name))
         self._touch(path)
         return self._below.remove_directory(path)
+
+    def remove_in_steps(self, path: str) -> Generator[None, None, bool]:
+        yield
+        return self.remove_directory(path)
 
     def set_modified(self, path: str, modified_ms: int) -> None:
         self._below.set_modified(path, modified_ms)

@@ -4,6 +4,7 @@ Logs are large. A file that is written anew from pieces of others remembers whic
 long as it is filled by `copy_range`, a segment of a gigabyte takes no memory.
 """
 
+from collections.abc import Generator
 from typing import NamedTuple
 
 from tidelog.errors import CorruptionError, StorageError
@@ -18,7 +19,7 @@ from tidelog.log.files import (
     opened,
     parent_of,
 )
-from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.local_files import LocalReadFiles
 from tidelog.records.varint import Buffer
 
 __all__ = ["CHUNK", "RehearsalFileSystem", "copy_range", "is_local"]
@@ -28,7 +29,7 @@ CHUNK = 4 << 20
 
 def is_local(fs: ReadFileSystem) -> bool:
     """Whether paths are those of this machine, even if nothing is written to them."""
-    return isinstance(fs.below if isinstance(fs, RehearsalFileSystem) else fs, LocalFileSystem)
+    return isinstance(fs.below if isinstance(fs, RehearsalFileSystem) else fs, LocalReadFiles)
 
 
 def copy_range(source: ReadFile, start: int, size: int, target: WriteFile, at: int) -> None:
@@ -143,8 +144,10 @@ class RehearsalFileSystem:
     def open(self, path: str) -> ReadFile:
         return self.below.open(path) if path not in self._files else self.open_write(path, create=False)
 
-    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
-        return _RehearsedFile(path, self._content(path, create=create))
+    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
+        if new and self.stat(path) is not None:
+            raise StorageError(f"{path}: File exists")
+        return _RehearsedFile(path, self._content(path, create=create or new))
 
     def _content(self, path: str, *, create: bool = False) -> _Content:
         content = self._files.get(path)
@@ -178,6 +181,10 @@ class RehearsalFileSystem:
             (self.remove_directory if found is not None and found.is_directory else self.remove)(join(path, name))
         self._directories[path] = False
         return was_there
+
+    def remove_in_steps(self, path: str) -> Generator[None, None, bool]:
+        yield
+        return self.remove_directory(path)
 
     def set_modified(self, path: str, modified_ms: int) -> None:
         self._content(path).modified_ms = modified_ms

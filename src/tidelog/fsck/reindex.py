@@ -31,7 +31,7 @@ from tidelog.fsck.root_files import RootFiles
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
 from tidelog.log.config_values import Kind, Setting, at_least
-from tidelog.log.files import FileSystem, ReadFile, WriteFile, join, read_whole
+from tidelog.log.files import FileSystem, ReadFile, WriteFile, create_anew, join, read_whole
 from tidelog.log.loader import LogLoader
 from tidelog.log.names import (
     DELETED,
@@ -333,9 +333,8 @@ class _Rebuild:
         self._disk.sync_directory(self._directory)
 
     def _write_beside(self, path: str) -> None:
-        file = self._disk.open_write(path + _BESIDE)
+        file = create_anew(self._disk, path + _BESIDE)
         try:
-            file.resize(0)
             file.write_at(0, read_whole(self._made, path))
             file.sync()
         finally:
@@ -349,9 +348,9 @@ class _LogsOnly(OverlayFileSystem):
         super().__init__(disk)
         self._disk = disk
 
-    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
+    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
         if not path.endswith(LOG_SUFFIX):
-            return super().open_write(path, create=create)
+            return super().open_write(path, create=create, new=new)
         if self._disk.stat(path) is None:
             raise _wants_other_segments(path)
         return _FixedLog(self._disk.open(path))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from tidelog.errors import TidelogError
 from tidelog.fsck.plan import NewSegment
 from tidelog.fsck.rehearsal import copy_range
-from tidelog.log.files import FileSystem, join, opened
+from tidelog.log.files import FileSystem, create_anew, join, opened
 from tidelog.log.names import CLEANED, DELETED, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP, file_name
 
 __all__ = ["replace_group"]
@@ -61,9 +61,8 @@ def replace_group(
 
 def _write(fs: FileSystem, directory: str, segment: NewSegment) -> None:
     path = join(directory, file_name(segment.base_offset, LOG_SUFFIX))
-    target = fs.open_write(path + CLEANED)
+    target = create_anew(fs, path + CLEANED)
     try:
-        target.resize(0)
         end = 0
         for piece in segment.pieces:
             size = piece.end - piece.start

@@ -12,7 +12,7 @@ from tidelog.fsck.notes import Notes
 from tidelog.fsck.places import RootPlace
 from tidelog.log.checkpoints import read_offsets
 from tidelog.log.files import ReadFileSystem, join, read_whole
-from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.local_files import LocalReadFiles
 from tidelog.log.manager.meta_properties import MetaProperties, read_meta_properties
 from tidelog.log.names import (
     BOOTSTRAP_CHECKPOINT,
@@ -65,7 +65,7 @@ class RootFiles:
         self.notes = Notes(place.path)
         self.meta: MetaProperties | None = None
         self.is_clean = is_marker_held or fs.stat(join(place.path, CLEAN_SHUTDOWN)) is not None
-        self.is_in_use = not is_ours and isinstance(fs, LocalFileSystem) and is_in_use(place.path)
+        self.is_in_use = not is_ours and isinstance(fs, LocalReadFiles) and is_in_use(place.path)
         self.checkpoints: dict[str, Offsets | None] = {}  # None: missing or not readable
         self.losses: dict[TopicPartition, tuple[int, int]] = {}  # offsets behind the end of a log that was longer
         self._fs = fs

@@ -8,7 +8,7 @@ a store into a mapped page on a full disk, or a load from a file that was cut, k
 Every method raises StorageError and nothing else, whatever the system below says.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
@@ -22,6 +22,7 @@ __all__ = [
     "ReadFile",
     "ReadFileSystem",
     "WriteFile",
+    "create_anew",
     "ensure_named",
     "join",
     "no_turning_back",
@@ -100,8 +101,12 @@ class ReadFileSystem(Protocol):
 class FileSystem(ReadFileSystem, Protocol):
     """A file system that can be written to."""
 
-    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
-        """Open a file for reading and writing, never cut; with `create` it is made, empty, if it does not exist."""
+    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
+        """Open a file for reading and writing, never cut; with `create` it is made, empty, if it does not exist.
+
+        With `new` it is made, and it is an error if there is anything of that name. Nothing is written through a
+        symbolic link.
+        """
 
     def rename(self, source: str, target: str) -> None:
         """Give a file or directory another name in one step; a file of that name is replaced."""
@@ -113,7 +118,10 @@ class FileSystem(ReadFileSystem, Protocol):
         """Create a directory and its parents; harmless if it is there."""
 
     def remove_directory(self, path: str) -> bool:
-        """Remove a directory and all that is in it; whether there was one."""
+        """Remove a directory and all that is in it; whether there was one. Of a symbolic link, the link alone goes."""
+
+    def remove_in_steps(self, path: str) -> Generator[None, None, bool]:
+        """The same, one file after each step: a file system takes its time to let go of a gigabyte."""
 
     def set_modified(self, path: str, modified_ms: int) -> None:
         """Set the time of last modification."""
@@ -182,15 +190,20 @@ def open_existing(fs: FileSystem, path: str) -> WriteFile:
         raise
 
 
+def create_anew(fs: FileSystem, path: str) -> WriteFile:
+    """Create a file that nobody else has a hand in. What a crash left under its name, or a planted link, is removed."""
+    fs.remove(path)
+    return fs.open_write(path, new=True)
+
+
 def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
     """Replace a small file so that a crash leaves the old content or the new, as Kafka writes checkpoints.
 
     Write beside it, sync, rename over it, sync the directory.
     """
     beside = f"{path}.tmp"
-    file = fs.open_write(beside)
+    file = create_anew(fs, beside)
     try:
-        file.resize(0)
         file.write_at(0, data)
         file.sync()
     finally:

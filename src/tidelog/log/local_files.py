@@ -5,6 +5,10 @@ buffer of Python's in between, nothing mapped. Only regular files are opened: a 
 segment is refused, and nobody waits for it. What the system refuses becomes a StorageError that names the path, with
 the system's own error as its cause.
 
+Nothing is written through a symbolic link. A link in the place of a file can be read, as Kafka reads it; it can be
+renamed, replaced and removed, and what it points to stays as it is. `guarded_paths` has the rules for links on the way
+to a file. `LocalReadFiles` is the readable half, for those who never write: it follows every link.
+
 A descriptor is closed by `close`, or with the last reference to its file. The number of a closed descriptor is given
 to the next file that is opened, so `close` is for a file that nobody else can be reading; who has handed a file to
 others (a region that is being sent, say) drops the reference instead.
@@ -15,15 +19,25 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 
 from tidelog.errors import StorageError, TooManyFilesError
-from tidelog.log.files import FileLock, FileStat, ReadFile, WriteFile
+from tidelog.log.files import FileLock, FileStat, FileSystem, ReadFile, WriteFile
+from tidelog.log.guarded_paths import ensure_not_shared, is_guarded, parent_directory, resolved_file, set_owner
 from tidelog.log.locks import lock_path
+from tidelog.log.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX
 from tidelog.records.varint import Buffer
 
-__all__ = ["LocalFile", "LocalFileSystem", "LocalReadFile", "storage_error"]
+__all__ = [
+    "LocalFile",
+    "LocalFileSystem",
+    "LocalReadFile",
+    "LocalReadFiles",
+    "ensure_plain_files",
+    "own_as",
+    "storage_error",
+]
 
 # Beside OSError: a path with a zero character or a lone surrogate is a ValueError, a position above 2^63 an
 # OverflowError. All three mean that the system cannot do it.
@@ -31,6 +45,9 @@ _REFUSALS = (OSError, ValueError, OverflowError)
 
 _NO_DESCRIPTOR = (1 << 31) - 1  # no open file has it, and unlike -1 every call says so in the same words
 _SURE_SIZE = 1 << 20  # reads up to here are not compared with the size of the file first
+_MOST_NESTED = 64  # directories inside each other that are removed; a log has none
+_LINKED = "a symbolic link, and nothing is written through links: replace it by the file that it points to"
+_LOG_FILES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
 _KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
 
 
@@ -146,8 +163,23 @@ class LocalFile(LocalReadFile):
             raise storage_error(self.path, error) from error
 
 
-class LocalFileSystem:
-    """The disk of this machine. It has no state, so any number of them are the same."""
+class LinkedFile(LocalReadFile):
+    """What a symbolic link leads to, open for reading. A change is refused: it would be made elsewhere."""
+
+    __slots__ = ()
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        raise StorageError(f"{self.path}: {_LINKED}")
+
+    def resize(self, size: int) -> None:
+        raise StorageError(f"{self.path}: {_LINKED}")
+
+    def sync(self) -> None:
+        """Nothing was written to it."""
+
+
+class LocalReadFiles:
+    """The disk of this machine, to be read. It has no state, so any number of them are the same."""
 
     __slots__ = ()
 
@@ -177,23 +209,61 @@ class LocalFileSystem:
             raise storage_error(path, error) from error
         return file
 
-    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
+
+class LocalFileSystem(LocalReadFiles):
+    """The disk of this machine, to be read and written."""
+
+    __slots__ = ()
+
+    def open(self, path: str) -> ReadFile:
+        """Open an existing file for reading. Root reads through no link of another user: it may write what it reads."""
+        return super().open(path) if not is_guarded() else self._open_link(path, LocalReadFile)
+
+    def _open_link(self, path: str, kind: type[LocalReadFile]) -> LocalReadFile:
+        """Open what may be a link for reading; the file goes by the name that it was asked for by."""
         try:
-            file = LocalFile(path, _open(path, os.O_RDWR | (os.O_CREAT if create else 0)))
+            try:
+                file = kind(path, _open_itself(path, os.O_RDONLY))
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+                file = kind(path, _open_itself(resolved_file(path), os.O_RDONLY))
             _ensure_regular(file)
         except _REFUSALS as error:
             raise storage_error(path, error) from error
         return file
 
+    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
+        flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create or new else 0) | (os.O_EXCL if new else 0)
+        try:
+            with parent_directory(path) as (name, directory):
+                try:
+                    file = LocalFile(path, _open(name, flags, directory))
+                except OSError as error:
+                    if error.errno != errno.ELOOP:
+                        raise
+                else:
+                    _ensure_regular(file, directory)
+                    return file
+        except _REFUSALS as error:
+            raise storage_error(path, error) from error
+        if create or new:
+            raise StorageError(f"{path}: {_LINKED}")
+        linked = self._open_link(path, LinkedFile)
+        assert isinstance(linked, LinkedFile)
+        return linked
+
     def rename(self, source: str, target: str) -> None:
         try:
-            os.rename(source, target)
+            with parent_directory(source) as (name, directory), parent_directory(target) as (new_name, new_directory):
+                os.rename(name, new_name, src_dir_fd=directory, dst_dir_fd=new_directory)
         except _REFUSALS as error:
             raise storage_error(f"{source} to {target}", error) from error
 
     def remove(self, path: str) -> bool:
         try:
-            os.unlink(path)
+            with parent_directory(path) as (name, directory):
+                os.unlink(name, dir_fd=directory)
         except FileNotFoundError:
             return False
         except _REFUSALS as error:
@@ -202,13 +272,22 @@ class LocalFileSystem:
 
     def make_directory(self, path: str) -> None:
         try:
-            os.makedirs(path, exist_ok=True)
+            _make_directories(path)
         except _REFUSALS as error:
             raise storage_error(path, error) from error
 
     def remove_directory(self, path: str) -> bool:
+        steps = self.remove_in_steps(path)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return bool(end.value)
+
+    def remove_in_steps(self, path: str) -> Generator[None, None, bool]:
         try:
-            _remove_tree(path)
+            with parent_directory(path) as (name, directory):
+                yield from _remove_tree(name, directory, 1)
         except FileNotFoundError:
             return False
         except _REFUSALS as error:
@@ -217,7 +296,9 @@ class LocalFileSystem:
 
     def set_modified(self, path: str, modified_ms: int) -> None:
         try:
-            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+            with parent_directory(path) as (name, directory):
+                times = modified_ms * 1_000_000, modified_ms * 1_000_000
+                os.utime(name, ns=times, dir_fd=directory, follow_symlinks=False)
         except _REFUSALS as error:
             raise storage_error(path, error) from error
 
@@ -242,42 +323,118 @@ class LocalFileSystem:
             raise storage_error(path, error) from error
 
 
-def _open(path: str, flags: int) -> int:
+def ensure_plain_files(fs: FileSystem, directory: str) -> None:
+    """Raise StorageError for a partition directory in which a file of the log is a link, a pipe, a device or the like.
+
+    For a command that would otherwise find out when half of its change is made. Elsewhere than on the local disk there
+    is nothing of the kind.
+    """
+    if not isinstance(fs, LocalFileSystem):
+        return
+    path = directory
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if not entry.is_file(follow_symlinks=False) and entry.name.endswith(_LOG_FILES):
+                    path = entry.path
+                    _ensure_kind(entry.stat(follow_symlinks=False).st_mode)
+    except _REFUSALS as error:
+        raise storage_error(path, error) from error
+
+
+def own_as(path: str, model: os.stat_result, mode: int) -> None:
+    """Give a file or directory the owner of another one, as far as the system allows it, and a mode.
+
+    A broker must be able to open what root has written. A link is left as it is, and so is what it points to.
+    """
+    try:
+        set_owner(path, model.st_uid, model.st_gid, mode)
+    except _REFUSALS as error:
+        raise storage_error(path, error) from error
+
+
+def _open(name: str, flags: int, directory: int | None = None) -> int:
     """A descriptor, at once: the opening of a named pipe would wait for whoever opens its other end, and wake him up.
 
     What is there is looked at first; O_NONBLOCK is for a pipe that comes in between. Somebody who has a lease on a
     regular file is waited for.
     """
     with suppress(FileNotFoundError):  # it may be one to be made
-        _ensure_kind(os.stat(path).st_mode)
+        mode = os.stat(name, dir_fd=directory, follow_symlinks=not flags & os.O_NOFOLLOW).st_mode
+        if not stat.S_ISLNK(mode):  # which the opening refuses in the system's words
+            _ensure_kind(mode)
     try:
-        return os.open(path, flags | os.O_NONBLOCK, 0o666)  # Python adds O_CLOEXEC
+        return os.open(name, flags | os.O_NONBLOCK, 0o666, dir_fd=directory)  # Python adds O_CLOEXEC
     except BlockingIOError:
-        return os.open(path, flags, 0o666)
+        return os.open(name, flags, 0o666, dir_fd=directory)
 
 
-def _ensure_regular(file: LocalReadFile) -> None:
-    """Refuse what has no bytes at positions: a directory, which can be opened for reading, a pipe, a device."""
+def _open_itself(path: str, flags: int) -> int:
+    with parent_directory(path) as (name, directory):
+        return _open(name, flags | os.O_NOFOLLOW, directory)
+
+
+def _ensure_regular(file: LocalReadFile, directory: int | None = None) -> None:
+    """Refuse what has no bytes at positions: a directory, which can be opened for reading, a pipe, a device.
+
+    And what root would write to under the name of somebody else's file, in `directory`.
+    """
     assert file.descriptor is not None
-    _ensure_kind(os.fstat(file.descriptor).st_mode)
+    found = os.fstat(file.descriptor)
+    _ensure_kind(found.st_mode)
+    ensure_not_shared(found, directory)
     os.set_blocking(file.descriptor, True)  # O_NONBLOCK was for the opening; regular files hardly know it
 
 
 def _ensure_kind(mode: int) -> None:
+    """Raise OSError or ValueError for a mode that is not that of a regular file."""
     if stat.S_ISREG(mode):
         return
+    if stat.S_ISLNK(mode):
+        raise ValueError(_LINKED)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     raise ValueError(f"not a regular file but {_KINDS.get(stat.S_IFMT(mode), 'something else')}")
 
 
-def _remove_tree(path: str) -> None:
-    # Names that go while this runs are what was wanted: delayed deletes of segments work in the same directory.
-    with os.scandir(path) as entries:
-        for entry in entries:
+def _make_directories(path: str) -> None:
+    """As `os.makedirs`, where each is made in a directory that is open."""
+    try:
+        with parent_directory(path) as (name, directory):
+            os.mkdir(name, dir_fd=directory)
+    except FileNotFoundError:
+        above = os.path.dirname(path.rstrip("/"))
+        if not above or above == path:
+            raise
+        _make_directories(above)
+        _make_directories(path)
+    except OSError:
+        if not os.path.isdir(path):  # Linux looks at the rights before it looks whether there is one
+            raise
+
+
+def _remove_tree(name: str, directory: int | None, depth: int) -> Generator[None, None, None]:
+    """Remove what has a name, a file after each step. A link goes and what it points to stays.
+
+    Whatever happens to the names meanwhile, only what was in the directory that was opened is removed. Names that go
+    while this runs are what was wanted: delayed deletes of segments work in the same directory.
+    """
+    if depth > _MOST_NESTED:
+        raise ValueError(f"directories are nested deeper than {_MOST_NESTED} levels in it: remove them by hand")
+    if stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=directory)
+        return
+    inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+    try:
+        with os.scandir(inside) as entries:
+            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        for child, is_directory in found:
             with suppress(FileNotFoundError):
-                if entry.is_dir(follow_symlinks=False):
-                    _remove_tree(entry.path)
+                if is_directory:
+                    yield from _remove_tree(child, inside, depth + 1)
                 else:
-                    os.unlink(entry.path)
-    os.rmdir(path)
+                    os.unlink(child, dir_fd=inside)
+            yield
+    finally:
+        os.close(inside)
+    os.rmdir(name, dir_fd=directory)

@@ -26,6 +26,7 @@ import threading
 from contextlib import suppress
 
 from tidelog.errors import LockedError
+from tidelog.log.guarded_paths import parent_directory
 
 __all__ = ["HeldLock", "LockShare", "lock_path"]
 
@@ -116,22 +117,36 @@ def _take(path: str, *, is_shared: bool) -> HeldLock:
 
 
 def _open_locked(path: str) -> tuple[int, tuple[int, int]]:
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except IsADirectoryError:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = _open_file_or_directory(path)
     try:
         found = os.fstat(descriptor)
         if stat.S_ISDIR(found.st_mode):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        else:
+        elif stat.S_ISREG(found.st_mode):
             _lock_record(descriptor)
+        else:
+            raise ValueError("a lock is taken on a regular file, and this is none: remove it")
     except OSError as error:
         os.close(descriptor)
         if error.errno in (errno.EACCES, errno.EAGAIN):
             raise LockedError(f"{path}: locked by another process") from error
         raise
     return descriptor, _inode_of(found)
+
+
+def _open_file_or_directory(path: str) -> int:
+    """A file is made, and never through a link; a directory may be reached through one, and nothing is made there."""
+    with parent_directory(path) as (name, directory):
+        try:
+            return os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666, dir_fd=directory)
+        except IsADirectoryError:
+            pass
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            if not os.path.isdir(path):
+                raise ValueError("a symbolic link, and no lock is taken through links: remove it") from error
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def _lock_record(descriptor: int) -> None:

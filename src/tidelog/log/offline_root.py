@@ -25,7 +25,7 @@ from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.config import LogConfig
 from tidelog.log.files import FileLock, FileStat, FileSystem, ensure_named, join, read_whole, write_atomically
-from tidelog.log.local_files import LocalFileSystem, storage_error
+from tidelog.log.local_files import LocalFileSystem, ensure_plain_files, own_as, storage_error
 from tidelog.log.names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
@@ -170,6 +170,7 @@ class OfflineRoot:
         """The log of a partition with what the checkpoints say. Without a high watermark it is the log start."""
         directory = join(self.path, str(partition))
         found = self._look(directory)  # if it cannot even be listed, nothing is touched
+        ensure_plain_files(self._disk, directory)
         owners = self._owners_in(directory)
         self._take_marker()
         self._unsettled.append(partition)
@@ -242,20 +243,13 @@ class OfflineRoot:
     def _give_back(self, directory: str, before: dict[str, os.stat_result]) -> None:
         """Give the files of a directory the owner and the mode they had; new ones those of a file of their kind."""
         by_kind = {_kind(name): model for name, model in reversed(before.items()) if name != "."}
-        for name, now in self._owners_in(directory).items():
+        for name in self._owners_in(directory):
             if name in (".", LOCK_FILE):
                 continue
             model = before.get(name) or by_kind.get(_kind(name)) or by_kind.get("log") or by_kind.get("checkpoint")
             wanted = model or before["."]
             mode = stat.S_IMODE(wanted.st_mode) & (0o7777 if model else 0o666)
-            path = join(directory, name)
-            try:
-                if os.geteuid() == 0 and (now.st_uid, now.st_gid) != (wanted.st_uid, wanted.st_gid):
-                    os.chown(path, wanted.st_uid, wanted.st_gid, follow_symlinks=False)
-                if os.geteuid() in (0, now.st_uid) and stat.S_IMODE(now.st_mode) != mode:
-                    os.chmod(path, mode)
-            except OSError as error:
-                raise storage_error(path, error) from error
+            own_as(join(directory, name), wanted, mode)
 
 
 def _kind(name: str) -> str:

@@ -4,6 +4,8 @@ For trying something out on real directories (what would this do?) without touch
 when it is first written to, so this is for small files: indexes, checkpoints, snapshots. A log is only read.
 """
 
+from collections.abc import Generator
+
 from tidelog.errors import StorageError
 from tidelog.log.files import FileStat, FileSystem, ReadFile, ReadFileSystem, WriteFile, parent_of, read_whole
 from tidelog.records.varint import Buffer
@@ -41,8 +43,10 @@ class OverlayFileSystem:
             return self._below.open(path)
         return self.open_write(path, create=False)
 
-    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
-        return _OverlayFile(path, self._content(path, create=create))
+    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
+        if new and self.stat(path) is not None:
+            raise StorageError(f"{path}: File exists")
+        return _OverlayFile(path, self._content(path, create=create or new))
 
     def _content(self, path: str, *, create: bool) -> "_Content":
         content = self._files.get(path)
@@ -71,6 +75,10 @@ class OverlayFileSystem:
 
     def remove_directory(self, path: str) -> bool:
         raise StorageError(f"{path}: a directory cannot be removed in memory")
+
+    def remove_in_steps(self, path: str) -> Generator[None, None, bool]:
+        yield
+        return self.remove_directory(path)
 
     def set_modified(self, path: str, modified_ms: int) -> None:
         self._content(path, create=False).modified_ms = modified_ms

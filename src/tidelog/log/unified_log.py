@@ -506,12 +506,10 @@ class UnifiedLog:
         self._delete_snapshots(gone)
         self.watermarks.forget_places()
 
-    def _delete_snapshots(self, segments: Sequence[LogSegment], *, at_once: bool = False) -> None:
+    def _delete_snapshots(self, segments: Sequence[LogSegment]) -> None:
         marked = [self.producers.mark_snapshot_for_deletion(segment.base_offset) for segment in segments]
         deletion = Deletion(self.local.fs, paths=[path for path in marked if path is not None])
-        if at_once:
-            deletion.run()
-        elif any(marked):
+        if any(marked):
             self.tasks.after(self.config.file_delete_delay_ms, deletion)
 
     @_touches_disk
@@ -648,8 +646,11 @@ class UnifiedLog:
 
     @_touches_disk
     def _delete(self) -> None:
+        # All files go with the directory. Kafka deletes the segments first, and where the directory is a link it would
+        # delete them in the directory that the link points to; here the link alone goes.
         self.leader_epochs.clear()
-        self._delete_snapshots(self.local.delete(), at_once=True)
+        self.local.release()
+        self.local.segments.clear()
         self.local.delete_directory()
 
     @_touches_disk

@@ -36,7 +36,7 @@ from tidelog.log.verification import NO_GUARD
 from tidelog.spark.commit_journal import CommitJournal, PartitionPlan
 from tidelog.spark.committed_batches import CommittedBatches
 from tidelog.spark.staged_pieces import Piece, check_piece, read_piece
-from tidelog.tables.load_root import own_as
+from tidelog.tables.load_root import own_as_root
 
 __all__ = ["apply_journal", "check_pieces"]
 
@@ -165,7 +165,7 @@ class _Appending:
         fs.make_directory(directory)
         fs.sync_directory(root)
         if isinstance(fs, LocalFileSystem) and os.geteuid() == 0:
-            own_as(root, directory)
+            own_as_root(root, directory)
 
     def _open(self, directory: str, plan: PartitionPlan) -> UnifiedLog:
         return UnifiedLog.open(

@@ -15,7 +15,7 @@ from tidelog.errors import InvalidRequestError, MessageTooLargeError, StorageErr
 from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint, read_epochs
 from tidelog.log.clock import Clock
 from tidelog.log.files import FileSystem, join, opened, read_whole
-from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.local_files import LocalFileSystem, ensure_plain_files
 from tidelog.log.manager.log_directories import DirectoryKind, LogDirectory, list_directories
 from tidelog.log.names import (
     CLEANER_CHECKPOINT,
@@ -215,6 +215,7 @@ class Planning:
 
     def _end_of(self, place: TopicPartition, directory: str, topic_id: uuid.UUID | None) -> int:
         """Where a log ends, found without touching it: it is opened as for the appending."""
+        ensure_plain_files(self._fs, directory)
         log = UnifiedLog.open(
             directory,
             self._order.options.config,

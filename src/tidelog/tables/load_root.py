@@ -23,7 +23,7 @@ from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint, read_ep
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
 from tidelog.log.files import FileLock, FileSystem, ensure_named, join, parent_of, read_whole, write_atomically
-from tidelog.log.local_files import LocalFileSystem, storage_error
+from tidelog.log.local_files import LocalFileSystem, ensure_plain_files, own_as, storage_error
 from tidelog.log.manager.log_directories import DirectoryKind, list_directories
 from tidelog.log.manager.log_root import normal_path
 from tidelog.log.names import (
@@ -47,7 +47,7 @@ from tidelog.log.partition_metadata import random_topic_id, read_topic_id
 from tidelog.log.unified_log import UnifiedLog
 from tidelog.tables.load_journal import LoadJournal, PartitionNote, cut_back, ensure_untouched
 
-__all__ = ["LoadRoot", "ensure_loadable", "make_root", "own_as"]
+__all__ = ["LoadRoot", "ensure_loadable", "make_root", "own_as_root"]
 
 _LEFT_BY_A_CRASH = {LOCK_FILE, LOAD_JOURNAL, f"{LOAD_JOURNAL}.tmp", f"{COMMIT_JOURNAL}.tmp", f"{COMMITTED_BATCHES}.tmp"}
 _SIGNS_OF_A_ROOT = {META_PROPERTIES, RECOVERY_POINT_CHECKPOINT, COMMIT_JOURNAL, COMMITTED_BATCHES}
@@ -165,6 +165,8 @@ class LoadRoot:
 
     def _open(self, numbers: list[int]) -> None:
         journal = self._known_journal()
+        for number in self.there.intersection(numbers):
+            ensure_plain_files(self._fs, self._directory(number))
         for number in numbers:
             journal.partitions[number] = self._note(number)
         journal.write()
@@ -207,7 +209,7 @@ class LoadRoot:
         self._fs.make_directory(directory)
         self._fs.sync_directory(self.path)
         if isinstance(self._fs, LocalFileSystem) and os.geteuid() == 0:
-            own_as(self.path, directory)
+            own_as_root(self.path, directory)
 
     def _open_log(self, number: int) -> UnifiedLog:
         place, directory = TopicPartition(self._topic, number), self._directory(number)
@@ -351,11 +353,10 @@ def _is_partition(name: str) -> bool:
         return False
 
 
-def own_as(model: str, path: str) -> None:
+def own_as_root(model: str, path: str) -> None:
     """Give a directory the owner and the mode of another: a broker must be able to write what root has made."""
     try:
         wanted = os.stat(model)
-        os.chown(path, wanted.st_uid, wanted.st_gid)
-        os.chmod(path, stat.S_IMODE(wanted.st_mode))
     except OSError as error:
-        raise storage_error(path, error) from error
+        raise storage_error(model, error) from error
+    own_as(path, wanted, stat.S_IMODE(wanted.st_mode))

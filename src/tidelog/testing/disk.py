@@ -20,7 +20,7 @@ call that is cut may have taken effect, in part too, or not; those after it do n
 import builtins
 import errno
 import threading
-from collections.abc import Container
+from collections.abc import Container, Generator
 from random import Random
 from typing import Self
 
@@ -252,10 +252,12 @@ class SimulatedFileSystem:
             raise refusal(path, errno.EISDIR if node else errno.ENOENT)
         return SimulatedReadFile(self, path, node)
 
-    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
+    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
         self._check_read("open", path)
         with self._mutex:
-            node = self._find_or_create(path) if create else self._tree.find(path)
+            if new and self._tree.find(path) is not None:
+                raise refusal(path, errno.EEXIST)
+            node = self._find_or_create(path) if create or new else self._tree.find(path)
         if not isinstance(node, FileNode):
             raise refusal(path, errno.EISDIR if node else errno.ENOENT)
         return SimulatedFile(self, path, node)
@@ -316,6 +318,15 @@ class SimulatedFileSystem:
             if node is not None:
                 self._remove_tree(path, node)
         return node is not None
+
+    def remove_in_steps(self, path: str) -> Generator[None, None, bool]:
+        found = self.stat(path)
+        for name in self.list(path) if found is not None else ():
+            child = self.stat(join(path, name))
+            if child is not None and not child.is_directory:
+                self.remove(join(path, name))
+                yield
+        return self.remove_directory(path)
 
     def set_modified(self, path: str, modified_ms: int) -> None:
         with self._mutex:

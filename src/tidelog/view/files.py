@@ -4,7 +4,7 @@
     is_still             whether a path still names the file that was opened under it: renames happen under a reader
     fresh                the same files, looked at anew, where listings are remembered
 
-On the local disk files are opened with O_RDONLY and nothing else.
+On the local disk files are opened with O_RDONLY and nothing else, and links are followed as Kafka follows them.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tidelog.errors import StorageError
 from tidelog.log.files import FileStat, ReadFile, ReadFileSystem
-from tidelog.log.local_files import LocalFileSystem, storage_error
+from tidelog.log.local_files import LocalReadFiles, storage_error
 
 __all__ = ["ReadOnlyFiles", "ViewFiles", "is_gone"]
 
@@ -37,7 +37,7 @@ class ReadOnlyFiles:
     __slots__ = ("_fs",)
 
     def __init__(self, fs: ReadFileSystem | None = None) -> None:
-        self._fs: ReadFileSystem = LocalFileSystem() if fs is None else fs
+        self._fs: ReadFileSystem = LocalReadFiles() if fs is None else fs
 
     @property
     def is_remote(self) -> bool:

@@ -8,7 +8,7 @@ Kafka: LogManager.deleteLogs.
 
 from collections.abc import Generator
 
-from tidelog.log.files import FileSystem, join
+from tidelog.log.files import FileSystem
 from tidelog.log.unified_log import UnifiedLog
 
 __all__ = ["DeletedLog"]
@@ -31,12 +31,4 @@ class DeletedLog:
     def remove(self) -> Generator[None, None, bool]:
         """Remove the files and the directory; whether there was one."""
         self.release()
-        if self._fs.stat(self.directory) is None:
-            return False
-        for name in self._fs.list(self.directory):
-            path = join(self.directory, name)
-            found = self._fs.stat(path)
-            if found is not None and not found.is_directory:
-                self._fs.remove(path)
-                yield
-        return self._fs.remove_directory(self.directory)
+        return (yield from self._fs.remove_in_steps(self.directory))
