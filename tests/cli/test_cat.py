@@ -494,3 +494,18 @@ def test_uncommitted_records_are_printed_and_counted(transactions: Path, form: t
         assert cat_all(log, form, *arguments).stderr == ""
     told = "included: 2 records of transactions that were aborted"
     assert told in cat_all(log, form, "--from", "3", "--to", "6").stderr
+
+
+def test_a_full_disk_is_named_as_such(root: Path) -> None:
+    done = cat(root, "--out", "/dev/full")
+    assert (done.exit_code, done.stderr) == (
+        3,
+        "tidelog: /dev/full: the disk is full; free space, or write to another one\n",
+    )
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "tidelog", "cat", str(root), "--topic", "orders"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (
+        3,
+        "tidelog: standard output: the disk is full; free space, or write to another one\n",
+    )

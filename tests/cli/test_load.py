@@ -1,5 +1,7 @@
 """`tidelog load`: files as a topic."""
 
+import csv
+import io
 import json
 import os
 import signal
@@ -198,3 +200,106 @@ def test_a_load_that_was_interrupted_is_told_of_in_one_line(tmp_path: Path) -> N
     assert done.exit_code == 0
     assert done.stderr == ("tidelog: a load into orders was interrupted here: what it had appended is taken back\n")
     assert [record.value for record in tidelog.open(str(tmp_path / "r"))["orders", 0].read()] == [b"one", b"one"]
+
+
+def test_a_batch_that_is_too_large_is_rejected_with_its_row_and_the_config_that_allows_it(tmp_path: Path) -> None:
+    for name, large in (("a.jsonl", 99), ("b.jsonl", 3)):
+        rows = ({"key": f"k{row}", "value": "x" * (2_000_000 if row == large else 10)} for row in range(1, 7))
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("\n".join(map(json.dumps, rows)))
+    for partitions in ("1", "3"):
+        done = load(tmp_path / "a.jsonl", tmp_path / "r", str(tmp_path / "b.jsonl"), "--partitions", partitions)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"tidelog: {tmp_path / 'b.jsonl'}, row 3: orders-")
+        assert "--set max.message.bytes=… allows more" in done.stderr
+        assert not (tmp_path / "r").exists()
+    done = load(
+        tmp_path / "b.jsonl", tmp_path / "r", "--set", "max.message.bytes=9000000", "--set", "segment.bytes=9999"
+    )
+    assert "--set segment.bytes=… allows more" in done.stderr
+
+
+def test_a_time_that_is_too_far_ahead_is_rejected_with_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("key,timestamp\na,1\nb,2\nc,99999999999999\nd,4\n")
+    assert f"{path}, row 3: orders-0: " in load(path, tmp_path / "r").stderr
+
+
+@pytest.mark.parametrize("limit", [12, 20, 28, 64])
+def test_without_descriptors_all_rows_are_loaded_or_none(tmp_path: Path, limit: int) -> None:
+    path, root = tmp_path / "rows.csv", tmp_path / "r"
+    path.write_text("key,value\n" + "".join(f"k{row},{'x' * 50}\n" for row in range(2_000)))
+    words = ["load", str(path), "--to", str(root), "--topic", "orders", "--partitions", "5"]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    code = (
+        "import resource, sys; from tidelog.cli.main import cli; import tidelog.tables.load, pyarrow.csv; "
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, {limit})); cli(sys.argv[1:])"
+    )
+    words += ["--set", "segment.bytes=9999"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+    loaded = 4_000 if done.returncode == 0 else 2_000
+    assert len(_records(root)) == loaded, done.stderr
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    assert len(_records(root)) == loaded + 2_000
+
+
+@pytest.mark.parametrize("limit", [30_000, 130_000])
+def test_on_a_disk_that_refuses_to_grow_a_file_nothing_is_loaded(tmp_path: Path, limit: int) -> None:
+    path, root = tmp_path / "rows.csv", tmp_path / "r"
+    path.write_text("key,value\n" + "".join(f"k{row},{'x' * 50}\n" for row in range(2_000)))
+    words = ["load", str(path), "--to", str(root), "--topic", "orders"]
+    code = (
+        "import resource, sys; from tidelog.cli.main import cli; "
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); cli(sys.argv[1:])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert not root.exists()
+
+
+# -- CSV for spreadsheets ----------------------------------------------------------------------------------------------
+
+CELLS = [
+    b"=1+1",
+    b"+1",
+    b"-1",
+    b"@SUM(A1)",
+    b"\t=1",
+    b"\r=1",
+    b"\n=1",
+    b"'",
+    b"'=1",
+    b"",
+    b"plain",
+    "＝1".encode(),
+    b"\xff=",
+]
+
+
+def test_cells_are_written_as_they_are_unless_they_are_to_be_safe_for_spreadsheets(tmp_path: Path) -> None:
+    root = tmp_path / "a"
+    write_log(root, [("put", Codec.NONE, [NewRecord(cell, None, NOW) for cell in CELLS])], "orders-0")
+    for command in (
+        ["export", str(root), "--to"],
+        ["cat", str(root), "--out"],
+        ["cat", str(root), "-o", "csv", "--no-verify", "--out"],
+    ):
+        plain, safe = tmp_path / "plain.csv", tmp_path / "safe.csv"
+        for target, options in ((plain, []), (safe, ["--csv-safe"])):
+            done = CliRunner().invoke(cli, [*command, str(target), "--topic", "orders", "--force", *options])
+            assert done.exit_code == 0, done.stderr
+        keys = [row["key"] for row in csv.DictReader(io.StringIO(safe.read_bytes().decode(), newline=""))]
+        assert not [key for key in keys if key[:1] in set("=+-@\t\r\n＝")]
+        assert keys[0] == "'=1+1"
+        keys = [row["key"] for row in csv.DictReader(io.StringIO(plain.read_bytes().decode(), newline=""))]
+        assert [key.encode() for key in keys[:-1]] == CELLS[:-1]
+    for name, options in (("plain", []), ("safe", ["--csv-safe"])):
+        assert load(tmp_path / f"{name}.csv", tmp_path / name, *options).exit_code == 0
+        assert [record.key for record in _records(tmp_path / name)] == CELLS
+
+
+def test_safe_csv_is_for_csv(tmp_path: Path) -> None:
+    write_log(tmp_path / "a", [("put", Codec.NONE, some(1))], "orders-0")
+    words = ["export", str(tmp_path / "a"), "--topic", "orders", "--to", str(tmp_path / "x.parquet"), "--csv-safe"]
+    assert "--csv-safe is for CSV, and the format is parquet" in CliRunner().invoke(cli, words).stderr

@@ -1,5 +1,6 @@
 """`tidelog cat`: records as data."""
 
+import errno
 import io
 import os
 import sys
@@ -13,13 +14,16 @@ from tidelog.cli.bounds import range_options, scan_options, topic_option
 from tidelog.cli.output import tell
 from tidelog.cli.records import (
     change_options,
+    csv_safe_option,
     damage_told,
+    ensure_csv,
     request_of,
     row_changes,
     tell_of_bounds,
     tell_of_ends,
     tell_of_uncommitted,
 )
+from tidelog.errors import StorageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,6 +55,7 @@ _LEFT_OUT = 1
 )  # fmt: skip
 @click.option("--out", "target", metavar="FILE", help="Write into a new file instead of to standard output.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@csv_safe_option
 @click.option("--headers", "with_headers", is_flag=True, help="Headers too, in the text form; the others have them.")
 @change_options
 def cat(
@@ -60,6 +65,7 @@ def cat(
     form: str | None,
     target: str | None,
     force: bool,
+    csv_safe: bool,
     with_headers: bool,
     redact: tuple[str, ...],
     salt: str | None,
@@ -82,6 +88,7 @@ def cat(
     from tidelog.tables.uncommitted import UncommittedRows
 
     form = form or _form_of(target)
+    ensure_csv(form, csv_safe)
     columns = _COLUMNS if form != "text" else _LINE_COLUMNS if with_headers else _LINE_COLUMNS[:-1]
     changes = row_changes(columns, topic, decode=decode, redact=redact, salt=salt)
     bounds["committed"] = bool(bounds["committed"])
@@ -93,12 +100,14 @@ def cat(
     with damage_told(directories, skip_corrupt=bounds["skip_corrupt"]), _target(target, force) as sink:
         with_partition = not bounds["partitions"]
         if few is not None:
-            _row_writer(form, sink, columns, with_partition).write(map(changes.of_row, written.rows(few)))
+            _row_writer(form, sink, columns, with_partition, csv_safe).write(map(changes.of_row, written.rows(few)))
             notices = []
         else:
             watched = columns if bounds["committed"] else tuple(dict.fromkeys((*columns, *UncommittedRows.COLUMNS)))
             scan = logs.scan(topic, columns=watched, **options)
-            writer = _table_writer(form, sink, columns, changes, with_partition, is_stream=target is None)
+            writer = _table_writer(
+                form, sink, columns, changes, with_partition, is_stream=target is None, csv_safe=csv_safe
+            )
             with closing(writer):  # while its target is open
                 for batch in _limited(scan, limit):
                     if not bounds["committed"]:
@@ -180,9 +189,14 @@ def _target(path: str | None, force: bool) -> Iterator[BinaryIO]:
         is_bare = isinstance(stream, io.RawIOBase)
         sink = io.BufferedWriter(io.FileIO(stream.fileno(), "wb", closefd=False)) if is_bare else stream
         try:
-            yield sink
-        finally:
-            sink.flush()  # what was read before an error is shown
+            try:
+                yield sink
+            finally:
+                sink.flush()  # what was read before an error is shown
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise StorageError("standard output: the disk is full; free space, or write to another one") from error
+            raise
         return
     from tidelog.tables.new_file import written_beside
 
@@ -190,12 +204,14 @@ def _target(path: str | None, force: bool) -> Iterator[BinaryIO]:
         yield sink
 
 
-def _row_writer(form: str, sink: BinaryIO, columns: tuple[str, ...], with_partition: bool) -> "RowWriter":
+def _row_writer(
+    form: str, sink: BinaryIO, columns: tuple[str, ...], with_partition: bool, csv_safe: bool
+) -> "RowWriter":
     from tidelog.tables.rows import CsvRows, JsonRows, LineRows
 
     if form == "text":
         return LineRows(sink, with_partition=with_partition)
-    return JsonRows(sink) if form == "jsonl" else CsvRows(sink, columns)
+    return JsonRows(sink) if form == "jsonl" else CsvRows(sink, columns, is_safe=csv_safe)
 
 
 def _table_writer(
@@ -206,6 +222,7 @@ def _table_writer(
     with_partition: bool,
     *,
     is_stream: bool,
+    csv_safe: bool,
 ) -> "TableWriter":
     from tidelog.tables.formats import ChangedRows, open_writer
     from tidelog.tables.lines import LineColumns
@@ -213,4 +230,6 @@ def _table_writer(
 
     if form == "text":
         return ChangedRows(LineColumns(sink, with_partition=with_partition), changes)
-    return open_writer(form, sink, scan_schema(columns), is_stream=is_stream, changes=changes)  # type: ignore[arg-type]
+    kind: Any = form
+    schema = scan_schema(columns)
+    return open_writer(kind, sink, schema, is_stream=is_stream, changes=changes, csv_safe=csv_safe)

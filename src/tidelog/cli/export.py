@@ -12,7 +12,9 @@ from tidelog.cli.on_master import export_on, master_option
 from tidelog.cli.output import interruptible, print_json, progress, size, table, tell
 from tidelog.cli.records import (
     change_options,
+    csv_safe_option,
     damage_told,
+    ensure_csv,
     row_changes,
     tell_of_bounds,
     tell_of_ends,
@@ -50,6 +52,7 @@ _LEFT_OUT = 1
 )
 @change_options
 @click.option("--compression", metavar="CODEC", help="Of parquet (zstd) and arrow (none).")
+@csv_safe_option
 @click.option("--force", is_flag=True, help="Replace files that are there.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per file.")
 @master_option
@@ -63,6 +66,7 @@ def export(
     redact: tuple[str, ...],
     salt: str | None,
     compression: str | None,
+    csv_safe: bool,
     force: bool,
     as_json: bool,
     master: str | None,
@@ -84,7 +88,7 @@ def export(
     if master is not None:
         export_on(
             master, directories, topic, target, form=form, columns=columns, decode=decode, redact=redact, salt=salt,
-            compression=compression, force=force, as_json=as_json, **bounds,
+            compression=compression, csv_safe=csv_safe, force=force, as_json=as_json, **bounds,
         )  # fmt: skip
         return
     import tidelog
@@ -102,6 +106,7 @@ def export(
     uncommitted = None if bounds["committed"] else UncommittedRows(logs[topic])
     options["columns"] = changes.needed if uncommitted is None else _watched(changes.needed)
     kind, targets = _targets(logs, topic, target, form, bounds["partitions"])
+    ensure_csv(kind, csv_safe)
     for path in targets:
         ensure_free(path, force=force)
     done, notices = [], []
@@ -121,6 +126,7 @@ def export(
                     kind,
                     compression=compression,
                     changes=changes,
+                    csv_safe=csv_safe,
                     force=force,
                     on_rows=on_rows,
                 )

@@ -3,9 +3,9 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from tidelog.cli.interrupted import settle_write
 from tidelog.cli.on_master import load_on, master_option
 from tidelog.cli.output import interruptible, print_json, progress, table, tell
 from tidelog.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["load"]
 
@@ -24,6 +27,9 @@ __all__ = ["load"]
 @topic_option
 @click.option("--format", "form", type=click.Choice(["parquet", "csv", "jsonl", "arrow"]),
               help="Without it the name of a file tells.")  # fmt: skip
+@click.option(
+    "--csv-safe", is_flag=True, help="The CSV was written with --csv-safe: an apostrophe in front of a cell goes."
+)
 @click.option(
     "--partitions", type=click.IntRange(1), metavar="N",
     help="How many partitions the topic has. Rows that name one of them go there.",
@@ -43,6 +49,7 @@ def load(
     directory: str,
     topic: str,
     form: str | None,
+    csv_safe: bool,
     partitions: int | None,
     compression: str,
     settings: tuple[str, ...],
@@ -71,8 +78,9 @@ def load(
     """
     if master is not None:
         load_on(
-            master, paths, directory, topic, form=form, partitions=partitions, compression=compression,
-            settings=settings, many_segments=many_segments, topic_id=topic_id, internal=internal, as_json=as_json,
+            master, paths, directory, topic, form=form, csv_safe=csv_safe, partitions=partitions,
+            compression=compression, settings=settings, many_segments=many_segments, topic_id=topic_id,
+            internal=internal, as_json=as_json,
         )  # fmt: skip
         return
     from tidelog.log.partition_metadata import parse_uuid
@@ -82,12 +90,13 @@ def load(
     files = [file for path in paths for file in table_files(path)]
     total = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
     kind: Any = form
+    counted = _Rows()
     settle_write(directory)
     try:
         with interruptible() as ensure_wanted, _terminable(), progress("loading", ensure_wanted) as show:
             update = show(topic)
             done = load_table(
-                (batch for file in files for batch in read_table(file, kind)),
+                (batch for file in files for batch in counted.of(file, read_table(file, kind, csv_safe=csv_safe))),
                 directory,
                 topic,
                 partitions=partitions,
@@ -98,6 +107,7 @@ def load(
                 many_segments=many_segments,
                 on_bytes=lambda size: update(size, max(size, total)),
                 on_notice=tell,
+                name_row=counted.name,
             )
     except KeyboardInterrupt:
         tell("interrupted: nothing was loaded")
@@ -116,6 +126,26 @@ def load(
     else:
         rows = [(str(each.partition), f"{each.rows:,}", _offsets(each.first_offset, each.next_offset)) for each in done]
         table(("partition", "records", "offsets"), rows)
+
+
+class _Rows:
+    """Knows which row of which file a row of the whole input is."""
+
+    def __init__(self) -> None:
+        self._file = ""
+        self._before = 0  # rows of the files before
+        self._taken = 0
+
+    def of(self, file: str, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        """The same batches, counted."""
+        self._file, self._before = file, self._taken
+        for batch in batches:
+            self._taken += batch.num_rows
+            yield batch
+
+    def name(self, row: int) -> str:
+        """A row of the file that is being read, by its number in the whole input."""
+        return f"{self._file}, row {row - self._before:,}"
 
 
 @contextmanager

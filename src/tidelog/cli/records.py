@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "change_options",
+    "csv_safe_option",
     "damage_told",
+    "ensure_csv",
     "request_of",
     "row_changes",
     "tell_of_bounds",
@@ -57,6 +59,22 @@ def change_options(command: Command) -> Command:
     ):  # fmt: skip
         command = option(command)
     return command
+
+
+def csv_safe_option(command: Command) -> Command:
+    """`--csv-safe`, of a command that writes CSV."""
+    return click.option(
+        "--csv-safe", is_flag=True,
+        help="Write CSV that a spreadsheet can open: a cell that begins with = + - @ or a tab, which it would run as a "
+        "formula, gets an apostrophe in front, and so does one that begins with an apostrophe. `tidelog load "
+        "--csv-safe` reads it. Without this option cells are what records hold.",
+    )(command)  # fmt: skip
+
+
+def ensure_csv(form: str | None, csv_safe: bool) -> None:
+    """Reject --csv-safe where no CSV is written."""
+    if csv_safe and form != "csv":
+        raise click.UsageError(f"--csv-safe is for CSV, and the format is {form}")
 
 
 def row_changes(

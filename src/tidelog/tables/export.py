@@ -29,13 +29,17 @@ def export_table(
     *,
     compression: str | None = None,
     changes: RowChanges | None = None,
+    csv_safe: bool = False,
     force: bool = False,
     on_rows: Callable[[int], None] = lambda rows: None,
 ) -> Exported:
-    """Write rows into a file. `schema` is that of the file, `on_rows` is told how many rows are written so far."""
+    """Write rows into a file. `schema` is that of the file, `on_rows` is told how many rows are written so far.
+
+    With `csv_safe` no cell of CSV is a formula to a spreadsheet.
+    """
     rows = 0
     with written_beside(path, force=force) as sink:
-        writer = open_writer(format, sink, schema, compression=compression, changes=changes)
+        writer = open_writer(format, sink, schema, compression=compression, changes=changes, csv_safe=csv_safe)
         with closing(writer):  # while the file is open
             for batch in batches:
                 writer.write(batch)

@@ -17,6 +17,7 @@ from tidelog.tables.changes import RowChanges
 from tidelog.tables.file_names import FORMATS, Format, format_of
 from tidelog.tables.lines import JsonColumns
 from tidelog.tables.rows import JsonRows, rows_of
+from tidelog.tables.spreadsheets import safe_cells
 from tidelog.tables.text import csv_text, json_headers
 
 __all__ = ["ChangedRows", "Format", "TableWriter", "format_of", "open_writer"]
@@ -50,10 +51,12 @@ def open_writer(
     compression: str | None = None,
     is_stream: bool = False,
     changes: RowChanges | None = None,
+    csv_safe: bool = False,
 ) -> TableWriter:
     """A writer of a format into an open file, for rows that are changed on the way, if so wished.
 
     `schema` is that of the rows as they are written; `is_stream` where the file cannot be gone back in, or is read.
+    With `csv_safe` no cell of CSV is a formula to a spreadsheet.
     """
     known = _COMPRESSIONS.get(format)
     if known is None:
@@ -65,7 +68,7 @@ def open_writer(
     make: dict[str, Callable[[], TableWriter]] = {
         "parquet": lambda: _Parquet(sink, schema, compression),
         "arrow": lambda: _Arrow(sink, schema, compression, is_stream),
-        "csv": lambda: _Csv(sink, schema),
+        "csv": lambda: _Csv(sink, schema, csv_safe),
         "jsonl": lambda: _JsonLines(sink, changes),
     }
     return make[format]() if changes is None or format == "jsonl" else ChangedRows(make[format](), changes)
@@ -127,14 +130,17 @@ class _Arrow:
 
 
 class _Csv:
-    def __init__(self, sink: BinaryIO, schema: pa.Schema) -> None:
+    def __init__(self, sink: BinaryIO, schema: pa.Schema, is_safe: bool) -> None:
         from pyarrow import csv
 
+        self._is_safe = is_safe
         self._schema = pa.schema([pa.field(field.name, _csv_type(field.type)) for field in schema])
         self._writer = csv.CSVWriter(pa.PythonFile(sink, "w"), self._schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
         arrays = [_csv_column(column) for column in batch.columns]
+        if self._is_safe:
+            arrays = [safe_cells(array) if pa.types.is_string(array.type) else array for array in arrays]
         self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
 
     def close(self) -> None:

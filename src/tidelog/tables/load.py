@@ -17,7 +17,14 @@ import pyarrow as pa
 
 from tidelog.columns import ColumnEncoder, partition_for_keys
 from tidelog.columns.inputs import cast_column
-from tidelog.errors import InvalidRequestError, InvalidTimestampError, InvalidTopicError
+from tidelog.errors import (
+    InvalidRequestError,
+    InvalidTimestampError,
+    InvalidTopicError,
+    MessageTooLargeError,
+    RecordListTooLargeError,
+    TidelogError,
+)
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.config import LogConfig
 from tidelog.log.files import FileSystem
@@ -59,6 +66,7 @@ def load_table(
     rng: random.Random | None = None,
     on_bytes: Callable[[int], None] = lambda size: None,
     on_notice: Callable[[str], None] = lambda sentence: None,
+    name_row: Callable[[int], str] = lambda row: f"row {row:,}",
 ) -> list[Loaded]:
     """Append rows to a topic of a root, which is made if there is none, and so are the directories of its partitions.
 
@@ -68,7 +76,8 @@ def load_table(
 
     A load that makes more than 10,000 segments is given up, unless `many_segments` says that it is meant. `on_bytes` is
     told how much was appended
-    so far, `on_notice` what a person should know. Whatever is raised, nothing is loaded.
+    so far, `on_notice` what a person should know. `name_row` says which row of which file a row of the whole input is,
+    counted from 1; a row is named when it is asked for. Whatever is raised, nothing is loaded.
     """
     _ensure_loadable_topic(topic, allow_internal)
     config = LogConfig.from_properties(configs or {})
@@ -83,7 +92,7 @@ def load_table(
         on_notice=on_notice,
     ) as place:
         place.settle_topic_id(topic_id)
-        loading = _Loading(place, topic, partitions, compression, on_notice)
+        loading = _Loading(place, topic, partitions, compression, on_notice, name_row)
         loading.most_segments = None if many_segments else _MOST_SEGMENTS
         size = 0
         for batch in batches:
@@ -101,6 +110,18 @@ def _ensure_loadable_topic(topic: str, allow_internal: bool) -> None:
         raise InvalidTopicError(f"{topic} is a topic of Kafka's own, read by its brokers; --internal loads into it")
 
 
+class _Part(NamedTuple):
+    """Rows of a RecordBatch that go to one partition."""
+
+    partition: int
+    rows: pa.RecordBatch
+    numbers: np.ndarray[Any, np.dtype[np.int64]] | None  # of the rows in their batch; None for all of them
+
+    def number_of(self, row: int) -> int:
+        """The number in the whole batch of one of these rows."""
+        return row if self.numbers is None else int(self.numbers[row])
+
+
 class _Loading:
     """The logs of a topic while rows are appended to them."""
 
@@ -111,8 +132,11 @@ class _Loading:
         partitions: int | None,
         compression: str,
         on_notice: Callable[[str], None],
+        name_row: Callable[[int], str],
     ) -> None:
         self._root = root
+        self._name_row = name_row
+        self._rows = 0  # of the batches before
         self._on_notice = on_notice
         self._topic = topic
         self._compression = compression
@@ -130,17 +154,12 @@ class _Loading:
     def append(self, batch: pa.RecordBatch) -> None:
         """Append rows, each to its partition."""
         dealt = list(self._dealt(batch))
-        logs = self._logs(partition for partition, _ in dealt)
-        for partition, rows in dealt:
-            try:
-                self._append(logs[partition], rows)
-            except InvalidTimestampError as error:
-                raise InvalidRequestError(
-                    f"{TopicPartition(self._topic, partition)}: {error}; "
-                    "--set message.timestamp.after.max.ms=… (or .before.max.ms) allows more"
-                ) from error
+        logs = self._logs(part.partition for part in dealt)
+        for part in dealt:
+            self._append(logs[part.partition], part)
+        self._rows += batch.num_rows
 
-    def _append(self, log: UnifiedLog, rows: pa.RecordBatch) -> None:
+    def _append(self, log: UnifiedLog, part: "_Part") -> None:
         config = log.config
         encoder = ColumnEncoder(
             codec=self._compression,
@@ -148,12 +167,32 @@ class _Loading:
             batch_size=min(_BATCH_BYTES, config.segment_bytes, config.max_message_bytes),
         )
         epoch = log.latest_epoch or 0
-        for stretch in encoder.encode(rows):
-            for number, data in enumerate(stretch.batches()):
-                log.append_as_leader(data, epoch)
+        first = 0  # the row that a batch begins with
+        for stretch in encoder.encode(part.rows):
+            for number, (data, count) in enumerate(zip(stretch.batches(), stretch.counts.tolist(), strict=True)):
+                try:
+                    log.append_as_leader(data, epoch)
+                except (InvalidTimestampError, MessageTooLargeError, RecordListTooLargeError) as error:
+                    raise self._rejected(error, log, part, first, count) from error
+                first += count
                 if not number % _APPENDS_A_COUNT:
                     self._ensure_few_segments(config)
         self._ensure_few_segments(config)
+
+    def _rejected(
+        self, error: TidelogError, log: UnifiedLog, part: "_Part", first: int, count: int
+    ) -> InvalidRequestError:
+        """What keeps a batch out of a log, with the row that is to blame and the config that allows it."""
+        if isinstance(error, InvalidTimestampError):
+            first += error.record_errors[0].batch_index if error.record_errors else 0
+            ways = "--set message.timestamp.after.max.ms=… (or .before.max.ms) allows more"
+        elif isinstance(error, MessageTooLargeError):
+            ways = "--set max.message.bytes=… allows more"
+        else:
+            ways = "--set segment.bytes=… allows more"
+        row = self._name_row(self._rows + part.number_of(first) + 1)
+        more = f" and the {count - 1:,} after it" if count > 1 and not isinstance(error, InvalidTimestampError) else ""
+        return InvalidRequestError(f"{row}{more}: {log.topic_partition}: {error}; {ways}")
 
     def _ensure_few_segments(self, config: LogConfig) -> None:
         """Raise InvalidRequestError if so many segments were hardly meant."""
@@ -176,17 +215,17 @@ class _Loading:
         logs = self._root.logs(self._segments_before)
         return sum(len(log.segments) - self._segments_before[number] for number, log in logs.items())
 
-    def _dealt(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _dealt(self, batch: pa.RecordBatch) -> "Iterator[_Part]":
         numbers = self._numbers(batch)
         rows = self._stored(batch)
         first = int(numbers[0]) if len(numbers) else 0
         if (numbers == first).all():
-            yield first, rows
+            yield _Part(first, rows, None)
             return
         order = np.argsort(numbers, kind="stable")
         edges = np.flatnonzero(np.diff(numbers[order])) + 1
         for part in np.split(order, edges):
-            yield int(numbers[part[0]]), rows.take(pa.array(part))
+            yield _Part(int(numbers[part[0]]), rows.take(pa.array(part)), part)
 
     def _numbers(self, batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The partition of each row."""

@@ -1,5 +1,6 @@
 """A file that has its name once it is complete."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +30,10 @@ def written_beside(path: str, *, force: bool = False) -> Iterator[BinaryIO]:
         with _beside(place) as sink:
             yield sink
     except OSError as error:
-        raise StorageError(f"{error.filename or path}: {error.strerror or error}") from error
+        where = error.filename or path
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageError(f"{where}: the disk is full; free space, or write to another one") from error
+        raise StorageError(f"{where}: {error.strerror or error}") from error
 
 
 @contextmanager

@@ -9,8 +9,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,8 @@ import pyarrow as pa
 from tidelog.columns.schema import ALL_COLUMNS, HEADERS_TYPE
 from tidelog.columns.soundness import ensure_sound_batch
 from tidelog.errors import InvalidRequestError, StorageError, TidelogError
-from tidelog.tables.formats import Format, format_of
+from tidelog.tables.file_names import Format, format_of
+from tidelog.tables.spreadsheets import unsafe_cells
 from tidelog.tables.text import bytes_of_csv, bytes_of_json, headers_of_json
 
 __all__ = ["RECORD_COLUMNS", "STANDARD_INPUT", "read_table", "table_files"]
@@ -52,9 +54,17 @@ def table_files(path: str) -> list[str]:
     return found
 
 
-def read_table(path: str, format: Format | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a file. What is wrong with it is said with its name, and where that is known with the place."""
-    readers = {"parquet": _parquet, "arrow": _arrow, "csv": _csv, "jsonl": _json_lines}
+def read_table(path: str, format: Format | None = None, *, csv_safe: bool = False) -> Iterator[pa.RecordBatch]:
+    """The rows of a file. What is wrong with it is said with its name, and where that is known with the place.
+
+    `csv_safe` is for CSV that was written so: the first apostrophe of a cell does not belong to it.
+    """
+    readers: dict[str, Callable[[str], Iterator[pa.RecordBatch]]] = {
+        "parquet": _parquet,
+        "arrow": _arrow,
+        "csv": partial(_csv, is_safe=csv_safe),
+        "jsonl": _json_lines,
+    }
     if path == STANDARD_INPUT and format is None:
         raise InvalidRequestError("standard input has no name that tells its format: --format does")
     read = readers[format or format_of(path)]
@@ -125,7 +135,7 @@ def _arrow(path: str) -> Iterator[pa.RecordBatch]:
 # -- CSV ---------------------------------------------------------------------------------------------------------------
 
 
-def _csv(path: str) -> Iterator[pa.RecordBatch]:
+def _csv(path: str, *, is_safe: bool) -> Iterator[pa.RecordBatch]:
     from pyarrow import csv
 
     if not os.path.getsize(path):
@@ -147,7 +157,10 @@ def _csv(path: str) -> Iterator[pa.RecordBatch]:
         ),
     )
     for batch in reader:
-        columns = {name: _of_csv(name, batch.column(name)) for name in wanted}
+        cells = {name: batch.column(name) for name in wanted}
+        if is_safe:
+            cells = {name: unsafe_cells(column) for name, column in cells.items()}
+        columns = {name: _of_csv(name, column) for name, column in cells.items()}
         yield pa.RecordBatch.from_pydict(columns)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tidelog.errors import CorruptionError
 from tidelog.records.record import Record
+from tidelog.tables.spreadsheets import safe_cell
 from tidelog.tables.text import csv_text, json_headers, json_value, line_text, time_text
 from tidelog.view.partition import PartitionView
 from tidelog.view.request import Request
@@ -165,15 +166,20 @@ def json_cell(value: Any) -> Any:
 
 
 class CsvRows:
-    """A heading, and a line per row. All text is quoted; null is an empty field."""
+    """A heading, and a line per row. All text is quoted; null is an empty field.
 
-    def __init__(self, sink: BinaryIO, columns: Sequence[str]) -> None:
+    With `is_safe` no cell is a formula to a spreadsheet.
+    """
+
+    def __init__(self, sink: BinaryIO, columns: Sequence[str], *, is_safe: bool = False) -> None:
         self._sink = sink
+        self._is_safe = is_safe
         self._write_line(columns)
 
     def write(self, rows: Iterable[Row]) -> None:
         for row in rows:
-            self._write_line(map(_csv_cell, row.values()))
+            cells = map(_csv_cell, row.values())
+            self._write_line(map(_safe, cells) if self._is_safe else cells)
 
     def _write_line(self, cells: Iterable[str | int | None]) -> None:
         texts = (
@@ -184,6 +190,10 @@ class CsvRows:
 
 def _doubled(text: str) -> str:
     return text.replace('"', '""')
+
+
+def _safe(cell: str | int | None) -> str | int | None:
+    return safe_cell(cell) if isinstance(cell, str) else cell
 
 
 def _csv_cell(value: Any) -> str | int | None:
