@@ -11,6 +11,8 @@ and the block is named. What failed can be seen again with the line that is prin
     disorder   the same on a disk that keeps no order among directory changes: findings are counted, not failures
     compaction the same at every call of rounds of compaction, the disk that refuses one, and rounds that are given up
                (tests/property/crash_compaction.py)
+    refusals   any call refused (no descriptor, an I/O error, a full disk), then a retry on the live log, then fsck
+               (tests/property/refusals.py)
     fsck       files of a root damaged in every way, the check and the repair judged (tests/fsck/campaign.py)
     damage     every bit of a small log flipped, every file of it cut at every byte (tests/property/damage.py)
 
@@ -36,6 +38,7 @@ KINDS = {
     "crashes": "tests.property.crashes:run",
     "disorder": "tests.property.crashes:count_disorder",
     "compaction": "tests.property.crash_compaction:run",
+    "refusals": "tests.property.refusals:run",
     "fsck": "tests.fsck.campaign:run",
     "damage": "tests.property.damage:run",
 }
@@ -46,6 +49,7 @@ TABLE_SHARE = 50  # one damaged table, and one damaged array, for so many batche
 DISORDER_SHARE = 5  # one cut in disorder for so many in order
 FSCK_SHARE = 4  # one damaged root for so many cuts
 FSCK_BLOCK = 250
+REFUSAL_SHARE = 4  # one refused call for so many cuts
 COMPACTION_SHARE = 5  # one cut of a round of compaction for so many of other workloads
 
 
@@ -71,6 +75,7 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         ("crashes", cuts, CRASH_BLOCK),
         ("disorder", cuts // DISORDER_SHARE, CRASH_BLOCK),
         ("compaction", cuts // COMPACTION_SHARE, CRASH_BLOCK),
+        ("refusals", cuts // REFUSAL_SHARE, CRASH_BLOCK),
         ("hostile", cases, BLOCK),
         ("codecs", cases // CODEC_SHARE, BLOCK),
         ("arrays", cases // TABLE_SHARE, BLOCK),
