@@ -8,7 +8,7 @@ and the block is named. What failed can be seen again with the line that is prin
     tables     damaged CSV, JSON Lines, Parquet and Arrow files under a memory limit (tests/tables/fuzz_tables.py)
     codecs     damaged compressed streams decoded both ways (tests/kernels/fuzz_codecs.py)
     crashes    the power cut at every call of random workloads over a log (tests/property/crashes.py)
-    disorder   the same on a disk that keeps no order among directory changes: findings are counted, not failures
+    disorder   the same on a disk that keeps no order among directory changes
     compaction the same at every call of rounds of compaction, the disk that refuses one, and rounds that are given up
                (tests/property/crash_compaction.py)
     refusals   any call refused (no descriptor, an I/O error, a full disk), then a retry on the live log, then fsck
@@ -36,7 +36,7 @@ KINDS = {
     "tables": "tests.tables.fuzz_tables:run",
     "codecs": "tests.kernels.fuzz_codecs:run",
     "crashes": "tests.property.crashes:run",
-    "disorder": "tests.property.crashes:count_disorder",
+    "disorder": "tests.property.crashes:run_in_disorder",
     "compaction": "tests.property.crash_compaction:run",
     "refusals": "tests.property.refusals:run",
     "fsck": "tests.fsck.campaign:run",

@@ -227,6 +227,7 @@ class CompactionRun:
         if not self._judges:
             self.checkpoint = finished(cleaner.clean(cleanable)).end_offset
             return
+        self.log.active_segment.write_index_tails()  # which the flush before a round would do
         before = Snapshot(self.log)
         previewed = finished(cleaner.preview(cleanable))
         assert Snapshot(self.log) == before, "a preview has changed something"

@@ -6,7 +6,7 @@ a run is cut at, those of recovery too. What is left of unsynced data is random,
 number of the call.
 
     run(seed, cuts)              judges random workloads until there were so many cuts
-    survey(seed, cuts)           the same on a disk that does not keep directory changes in order: findings are counted
+    run_in_disorder(seed, cuts)  the same on a disk that does not keep directory changes in order
     python -m tests.property.crashes '<json>'    one case again, as a failure prints it
 """
 
@@ -62,12 +62,13 @@ def judge_image(run: Run, expected: Expectation, variant: int = 0) -> None:
     judge(run.disk.after_crash(rng), expected, run.config, run.clock.now_ms(), rng)
 
 
-def run(seed: int, cuts: int) -> Counter[str]:
+def run(seed: int, cuts: int, *, unordered: bool = False) -> Counter[str]:
     """Judge random workloads until there were so many cuts. The first failure is raised, made small."""
     done: Counter[str] = Counter()
-    while done["cuts"] < cuts:
+    kind = "disorder-cuts" if unordered else "cuts"
+    while done[kind] < cuts:
         try:
-            done["cuts"] += cut_everywhere(random_workload(seed, done["workloads"]))
+            done[kind] += cut_everywhere(random_workload(seed, done["workloads"], unordered=unordered))
         except Failure as failure:
             smallest = shrunk(failure)
             raise AssertionError(f"seed {seed}, workload {done['workloads']}: {failure}\nsmaller: {smallest}") from None
@@ -75,36 +76,9 @@ def run(seed: int, cuts: int) -> Counter[str]:
     return done
 
 
-def survey(seed: int, cuts: int) -> tuple[Counter[str], dict[str, Failure]]:
-    """Count what goes wrong on a disk without order among directory changes, with one example of each kind."""
-    done: Counter[str] = Counter()
-    examples: dict[str, Failure] = {}
-
-    def on_cut(run: Run) -> None:
-        done["disorder-cuts"] += 1
-        try:
-            judge_image(run, run.expectation())
-        except Broken as broken:
-            note(run, broken)
-
-    def note(run: Run, broken: Broken) -> None:
-        done[f"disorder-{broken.kind.replace(' ', '-')}"] += 1
-        examples.setdefault(broken.kind, Failure(broken, run, 0))
-
-    number = 0
-    while done["disorder-cuts"] < cuts:
-        run = Run(random_workload(seed, number, unordered=True), on_cut)
-        number += 1
-        try:
-            run.run()
-        except Broken as broken:  # a crash that was a step of the workload: there is no going on from it
-            note(run, broken)
-    return done, examples
-
-
-def count_disorder(seed: int, cuts: int) -> Counter[str]:
-    """The counts of a survey."""
-    return survey(seed, cuts)[0]
+def run_in_disorder(seed: int, cuts: int) -> Counter[str]:
+    """The same on a disk that keeps no order among directory changes."""
+    return run(seed, cuts, unordered=True)
 
 
 def shrunk(failure: Failure, attempts: int = 300, watched: type[WatchedDisk] = WatchedDisk) -> Failure:

@@ -112,10 +112,14 @@ def test_a_workload_depends_on_seed_and_number_alone() -> None:
     assert random_workload(5, 7) != random_workload(6, 7)
 
 
-def test_without_order_among_directory_changes_findings_are_counted() -> None:
-    counts, examples = crashes.survey(1, 300)
-    assert counts["disorder-cuts"] >= 300
-    assert {f"disorder-{kind.replace(' ', '-')}" for kind in examples} == {*counts} - {"disorder-cuts"}
+@pytest.mark.parametrize("seed", [3, 4])  # they have failed, in truncations of several segments and in deletions
+def test_what_a_crash_leaves_is_recovered_on_a_disk_that_keeps_no_order_among_directory_changes(seed: int) -> None:
+    assert crashes.run_in_disorder(seed, 500)["disorder-cuts"] >= 500
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_scripted_workload_is_recovered_on_a_disk_that_keeps_no_order_among_directory_changes(name: str) -> None:
+    assert crashes.cut_everywhere(scripted_workloads(unordered=True)[name]) > 25
 
 
 # -- the model ---------------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ __all__ = [
     "create_anew",
     "ensure_named",
     "join",
+    "make_lasting_directory",
     "no_turning_back",
     "parent_of",
     "write_atomically",
@@ -151,6 +152,17 @@ def ensure_named(path: str) -> str:
 def parent_of(path: str) -> str:
     """The directory that a path lies in."""
     return path.rstrip("/").rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+
+
+def make_lasting_directory(fs: FileSystem, path: str) -> None:
+    """Create a directory and its parents, and return when the names of all that were new are on the disk."""
+    known = path  # the nearest directory above that is there
+    while known not in ("/", ".") and fs.stat(known) is None:
+        known = parent_of(known)
+    fs.make_directory(path)
+    while path != known:
+        path = parent_of(path)
+        fs.sync_directory(path)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from tidelog.log.checkpoints import LeaderEpochCheckpoint
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
 from tidelog.log.deletion import Deletion
-from tidelog.log.files import FileLock, FileSystem, join, parent_of
+from tidelog.log.files import FileLock, FileSystem, join, make_lasting_directory, parent_of
 from tidelog.log.indexer import rebuild_indexes
 from tidelog.log.leader_epochs import LeaderEpochCache
 from tidelog.log.leftovers import settle_leftovers
@@ -50,6 +50,7 @@ from tidelog.log.producer_state import ProducerStateManager
 from tidelog.log.recovery import Cut, SegmentRecovery
 from tidelog.log.segment import LogSegment
 from tidelog.log.segment_split import split_overflowed
+from tidelog.log.segment_swap import rename_deleted
 from tidelog.log.segments import LogSegments
 from tidelog.log.set_aside import copy_aside, free_name
 from tidelog.log.tasks import Schedule, SlicedTask, Task
@@ -112,8 +113,7 @@ class LogLoader:
             raise StorageError(f"{self._directory} is not a directory")
         if found is None:
             check_topic_name(parse_directory_name(self._directory.rpartition("/")[2]).topic)
-            self._fs.make_directory(self._directory)
-            self._fs.sync_directory(parent_of(self._directory))  # nothing in it is flushed while it can vanish itself
+            make_lasting_directory(self._fs, self._directory)  # nothing in it is flushed while it can vanish itself
         if self._is_locked:
             self._locks = self._lock()
         self._names = self._fs.list(self._directory)
@@ -396,7 +396,7 @@ class LogLoader:
             return
         for segment in reversed(segments):  # the last one first: what a crash leaves has no hole
             self.segments.remove(segment.base_offset)
-            segment.change_suffix("", DELETED)
+            rename_deleted(self._fs, self._directory, [segment])
         self._fs.sync_directory(self._directory)
         marked = [self._producers.mark_snapshot_for_deletion(segment.base_offset) for segment in segments]
 

@@ -22,6 +22,7 @@ from tidelog.log.names import DELETED, SEGMENT_SUFFIXES, SWAP, file_name
 from tidelog.log.offsets import OffsetMetadata
 from tidelog.log.region import Region
 from tidelog.log.segment import LogSegment
+from tidelog.log.segment_swap import rename_deleted
 from tidelog.log.segments import LogSegments
 from tidelog.log.tasks import Later, Schedule
 from tidelog.log.transaction_index import AbortedTxnEntry
@@ -198,8 +199,7 @@ class LocalLog:
         self.truncations += 1
         gone = [segment for segment in self.segments if segment.base_offset > offset]
         with no_turning_back():
-            # The last one first, and all of them before anything is cut: what a crash leaves is a beginning of the log.
-            self.remove(gone[::-1])
+            self._remove_from_end(gone)  # before anything is cut
             self.fs.sync_directory(self.directory)
             kept.cut(offset, cut_from)
             kept.flush()  # or what is appended next could have old batches behind it
@@ -212,10 +212,20 @@ class LocalLog:
         self.truncations += 1
         gone = list(self.segments)
         with no_turning_back():
-            self.remove(gone[:0:-1])
+            self._remove_from_end(gone[1:])
             self._replace(gone[0], offset)
         self.set_log_end(offset)
         return gone
+
+    def _remove_from_end(self, segments: Sequence[LogSegment]) -> None:
+        """Take the last segments out of the log, so that what a crash leaves is a beginning of the log.
+
+        The last one goes first, and its name is on the disk before the next one goes. That is one fsync of the
+        directory per segment, also where the file system keeps the order by itself: truncations of many segments are
+        rare.
+        """
+        for segment in reversed(segments):
+            self.remove([segment])
 
     def remove(self, segments: Sequence[LogSegment], *, at_once: bool = False) -> None:
         """Take segments out of the log; their files are renamed now and deleted after file.delete.delay.ms."""
@@ -226,9 +236,7 @@ class LocalLog:
         """Delete the files of segments that are no longer part of the log."""
         if not segments:
             return
-        for segment in segments:
-            if not segment.log.path.endswith(DELETED):
-                segment.change_suffix("", DELETED)
+        rename_deleted(self.fs, self.directory, [s for s in segments if not s.log.path.endswith(DELETED)])
 
         deletion = Deletion(self.fs, segments)
         if at_once:

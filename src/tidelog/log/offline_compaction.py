@@ -4,6 +4,10 @@ Rounds follow one another until everything is clean that may be: up to the last 
 high watermark, never the active segment, never what is younger than min.compaction.lag.ms. The dirty ratio, by which a
 broker decides whether a round is worth it, is not asked: somebody wants it now.
 
+Nothing is removed on the strength of bytes that are not on the disk (cleaner.py). The marker of a clean stop says that
+a broker has flushed its files; nobody has flushed those of a directory that was copied or restored. So they are flushed
+here, whatever the checkpoints say.
+
 A tombstone goes in the second round that sees it, delete.retention.ms after the first. Where that is 0, the second
 round follows at once.
 """
@@ -107,6 +111,8 @@ def _compact(root: OfflineRoot, log: UnifiedLog, cleaner: Cleaner, done: Compact
     done.first_dirty = done.end_offset = dirty.first_dirty
     if not dirty.cleanable_bytes:
         done.why_nothing = _why_nothing(root, dirty)
+    elif not root.is_dry_run:
+        _flush_everything(log)
     while dirty.cleanable_bytes and dirty.first_dirty < dirty.first_uncleanable_offset:
         end_offset, stats = _run_round(root, cleaner, dirty, now_ms, on_progress)
         done.rounds += 1
@@ -121,6 +127,14 @@ def _compact(root: OfflineRoot, log: UnifiedLog, cleaner: Cleaner, done: Compact
         dirty = cleanable_log(log, end_offset, now_ms)
     if done.rounds and not root.is_dry_run and log.config.delete_retention_ms == 0:
         _drop_stamped(root, log, cleaner, done, on_progress)
+
+
+def _flush_everything(log: UnifiedLog) -> None:
+    """Have all batches and transaction indexes on the disk, and the names of their files. No index is created."""
+    for segment in log.segments:
+        segment.sync_log()
+        segment.txn_index.flush()
+    log.local.fs.sync_directory(log.directory)
 
 
 def _drop_stamped(

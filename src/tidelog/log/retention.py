@@ -3,6 +3,9 @@
 Segments are asked oldest first and the first that must stay ends the walk, so a log never has holes. Nothing above the
 high watermark goes, and an empty active segment stays: there would be nothing to win.
 
+Segments beyond retention.bytes go because of newer bytes, so these are flushed first: power loss must not leave less
+than retention.bytes.
+
 Kafka: UnifiedLog.deleteOldSegments.
 """
 
@@ -24,7 +27,10 @@ def deletable_segments(log: "UnifiedLog") -> Iterator[list[LogSegment]]:
     yield _pick(log, lambda _, following: following is not None and following.base_offset <= log.log_start_offset)
     if log.config.deletes:
         if log.config.retention_bytes >= 0 and log.size >= log.config.retention_bytes:
-            yield _pick(log, _beyond_size(log.size - log.config.retention_bytes))
+            beyond = _pick(log, _beyond_size(log.size - log.config.retention_bytes))
+            if beyond:
+                log.flush()
+            yield beyond
         if log.config.retention_ms >= 0:
             oldest_ms = log.local.clock.now_ms() - log.config.retention_ms
             yield _pick(log, lambda segment, _: segment.largest_timestamp_ms < oldest_ms)

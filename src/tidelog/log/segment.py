@@ -419,7 +419,16 @@ class LogSegment(SegmentReader):
 
     def change_suffix(self, old: str, new: str) -> None:
         """Rename the files: log first, so that what is left of a crash is never an index that looks like a segment."""
-        for file in (self.log, self.offset_index, self.time_index, self.txn_index):
+        self.change_log_suffix(old, new)
+        self.change_index_suffixes(old, new)
+
+    def change_log_suffix(self, old: str, new: str) -> None:
+        """Rename the log alone, the first half of `change_suffix`."""
+        self.log.rename_to(self.log.path.removesuffix(old) + new)
+
+    def change_index_suffixes(self, old: str, new: str) -> None:
+        """Rename the indexes, the second half of `change_suffix`."""
+        for file in (self.offset_index, self.time_index, self.txn_index):
             file.rename_to(file.path.removesuffix(old) + new)
 
     def moved_to(self, directory: str) -> None:

@@ -18,7 +18,20 @@ from tidelog.log.segment import LogSegment
 from tidelog.log.segments import LogSegments
 from tidelog.log.tasks import Later
 
-__all__ = ["replace_segments"]
+__all__ = ["rename_deleted", "replace_segments"]
+
+
+def rename_deleted(fs: FileSystem, directory: str, segments: Sequence[LogSegment]) -> None:
+    """Give the files of segments names that end in `.deleted`, in the order given.
+
+    The names of the logs are on the disk before an index gets its own: a file system that keeps no order among renames
+    could otherwise keep a log and forget its indexes.
+    """
+    for segment in segments:
+        segment.change_log_suffix("", DELETED)
+    fs.sync_directory(directory)
+    for segment in segments:
+        segment.change_index_suffixes("", DELETED)
 
 
 def replace_segments(
@@ -46,8 +59,7 @@ def replace_segments(
             key=lambda segment: segment.base_offset,
         )
         segments.change(remove=[segment.base_offset for segment in replaced], add=in_order)
-        for segment in replaced:
-            segment.change_suffix("", DELETED)
+        rename_deleted(fs, directory, replaced)
         fs.sync_directory(directory)
 
         later.after(config.file_delete_delay_ms, Deletion(fs, replaced))

@@ -64,6 +64,12 @@ class Call:
         self._then = then
         self.on_error = on_error
         self._is_abandoned = False
+        self._is_finished = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come of it: it was finished, it failed, or it was abandoned."""
+        return self._is_finished or self._is_abandoned
 
     def step(self, budget_ms: float) -> bool:
         self._run(self._function)
@@ -72,6 +78,7 @@ class Call:
     def finish(self) -> None:
         if self._then is not None:
             self._run(self._then)
+        self._is_finished = True
 
     def abandon(self) -> None:
         self._is_abandoned = True
@@ -176,6 +183,7 @@ class Schedule:
         self._owned: dict[object, set[int]] = {}
         self._heap: list[tuple[float, int]] = []  # when, and which; of tasks that were dropped too
         self._number = 0
+        self.hands_out_disk_tasks = False  # whether a host runs what waits for the disk elsewhere
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -266,6 +274,7 @@ class Schedule:
 
     def take_disk_tasks(self) -> list[Task]:
         """Take out what is due and waits for the disk: the caller runs `step`, in a thread or not, then `finish`."""
+        self.hands_out_disk_tasks = True
         now = self._clock.monotonic_ms()
         numbers = [number for number, due in self._tasks.items() if due.task.waits_for_disk and due.due_ms <= now]
         return [due.task for due in sorted(map(self._take, sorted(numbers)), key=lambda due: due.due_ms)]

@@ -52,7 +52,7 @@ from tidelog.log.retention import deletable_segments
 from tidelog.log.segment import LogSegment
 from tidelog.log.segment_split import split_overflowed
 from tidelog.log.segment_swap import replace_segments
-from tidelog.log.tasks import Schedule
+from tidelog.log.tasks import Call, Schedule
 from tidelog.log.upkeep import Upkeep
 from tidelog.log.verification import NO_GUARD, VerificationGuard
 from tidelog.log.watermarks import Isolation, LogOffsets, Watermarks, ensure_isolation
@@ -575,6 +575,21 @@ class UnifiedLog:
         self._ensure_usable()
         offset = min(offset, self.log_end_offset)  # a flush that a roll has asked for may come behind a truncation
         self._flush(offset, offset)
+
+    @_touches_disk
+    def settle(self) -> None:
+        """Return when power loss can take nothing of this log: batches, leader epochs, and the names of its files."""
+        self.flush(force=True)
+        self.leader_epochs.flush()
+        self.local.fs.sync_directory(self.directory)
+
+    def flush_soon(self, offset: int) -> Call:
+        """Put a task into the schedule that has everything below `offset` on the disk when it is over.
+
+        If it is over and the recovery point is lower, the disk or a truncation was in the way.
+        """
+        self._ensure_usable()
+        return self._upkeep.flush_before(min(offset, self.log_end_offset))
 
     def _flush(self, flush_offset: int, recovery_point: int) -> None:
         if flush_offset > self.local.recovery_point:

@@ -49,8 +49,8 @@ class Upkeep:
                 self._mending.add(segment)
                 self.tasks.soon(SlicedTask("rebuild indexes", self._mend(segment), self._log.local.clock))
 
-    def flush_before(self, base_offset: int, snapshot: str | None) -> None:
-        """Soon, have everything before a new segment on the disk, and the snapshot of its producers.
+    def flush_before(self, offset: int, snapshot: str | None = None) -> Call:
+        """Soon, have everything below an offset on the disk, and a snapshot of the producers; the task that does it.
 
         Whichever thread waits for the disk, the owner notes that it is done, if nothing was truncated meanwhile: then
         what was flushed may have been cut, and other data be in its place.
@@ -62,14 +62,16 @@ class Upkeep:
                 file = local.fs.open_write(snapshot, create=False)
                 file.sync()
                 file.close()
-            if base_offset > local.recovery_point:
-                local.flush(base_offset)
+            if offset > local.recovery_point:
+                local.flush(offset)
 
         def note() -> None:
             if truncations == local.truncations:
-                local.mark_flushed(base_offset)
+                local.mark_flushed(offset)
 
-        self.tasks.soon(Call("flush", flush, then=note, waits_for_disk=True))
+        task = Call("flush", flush, then=note, waits_for_disk=True)
+        self.tasks.soon(task)
+        return task
 
     def flush_epochs(self) -> None:
         """Soon, write the leader epochs if they have changed."""

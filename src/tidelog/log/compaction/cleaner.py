@@ -6,6 +6,12 @@ up to that end are copied, group by group, without the records that the map, the
 let go (record_filter.py), and each copy takes the place of its group (segment_swap.py). Offsets do not change, and what
 lies above the end of the round is copied as it is.
 
+Nothing is removed on the strength of bytes that power loss could take back. A record goes because of a newer one, a
+marker or a later batch of its producer, and these may lie anywhere up to the log end: a marker that decides a
+transaction, and the last batch of a producer, are often in the active segment. So a round first flushes the log up to
+its end, and goes by what it knew then. Kafka does not: there, the old value of a key can be gone from the disk before
+the new one is on it.
+
 A batch whose checksum is wrong ends the round with an error and its group is not replaced: it would get a new checksum,
 and nobody could tell any more. Kafka does not look.
 
@@ -15,7 +21,7 @@ gives the round up. Groups that were swapped stay, the rest is as it was.
 Kafka: Cleaner.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NamedTuple
@@ -33,6 +39,7 @@ from tidelog.log.compaction.offset_map import DictOffsetMap, OffsetMap, TableOff
 from tidelog.log.compaction.record_filter import FilterCounts, FilterRules, filter_batch
 from tidelog.log.compaction.segment_groups import group_segments
 from tidelog.log.compaction.throttle import Throttle
+from tidelog.log.producer_state import LastRecord
 from tidelog.log.segment import LogSegment
 from tidelog.records.batches import batch_of
 
@@ -40,6 +47,7 @@ __all__ = ["CleanedRound", "Cleaner", "CleanerStats"]
 
 _KERNEL_FROM = 64 << 10  # bytes: below, loading the kernels takes longer than the round
 _MANY_OFFSETS = 4096  # in however few bytes: they are compressed
+_FLUSH_LOOK_MS = 1.0  # between two looks whether a flush is over
 _RECORDS_AT_ONCE = 2000  # read by the readable path before others have a turn
 
 Steps = Generator[float | None, None, None]
@@ -131,6 +139,7 @@ class _Round:
         self._writes = writes
         self._txns = CleanedTransactions()
         self._is_fast = isinstance(offset_map, TableOffsetMap)
+        self._last_records: Mapping[int, LastRecord] = {}
         self.window_bytes = WINDOW_BYTES
         stats.bytes_to_read = cleanable.cleanable_bytes + cleanable.total_bytes
 
@@ -142,6 +151,9 @@ class _Round:
     def run(self) -> Steps:
         if self._first_dirty >= self._first_uncleanable:
             return
+        self._last_records = self._log.producers.last_records()  # before the flush: a later batch is not covered by it
+        if self._writes:
+            yield from self._flush(self._log.log_end_offset)
         segments = self._log.local.segments
         clean = segments.between(0, self._first_dirty)
         oldest_delete_ms = clean[-1].log.modified_ms - self._log.config.delete_retention_ms if clean else 0
@@ -151,6 +163,18 @@ class _Round:
         to_clean = segments.between(0, self.end_offset)
         for group in group_segments(to_clean, self._log.config, self._first_uncleanable):
             yield from self._clean_group(group, oldest_delete_ms)
+
+    def _flush(self, end: int) -> Steps:
+        """Have everything that the round relies on, the bytes below `end`, on the disk.
+
+        A host that waits for the disk in other threads is given the flush as a task, and the round waits for it.
+        """
+        if end > self._log.recovery_point and self._log.local.schedule.hands_out_disk_tasks:
+            task = self._log.flush_soon(end)
+            while not task.is_over:
+                yield _FLUSH_LOOK_MS
+                self._ensure_not_truncated()
+        self._log.flush_to(end)  # nothing is left to do if the task has done it
 
     # -- the map -------------------------------------------------------------------------------------------------
 
@@ -207,7 +231,7 @@ class _Round:
         target = CleanedSegment(self._log, group[0].base_offset) if self._writes else None
         try:
             self._txns.keep = target.add_aborted if target is not None else None
-            fates = BatchFates(self._txns, self._log.producers.last_records(), self._first_uncleanable, self._now_ms)
+            fates = BatchFates(self._txns, self._last_records, self._first_uncleanable, self._now_ms)
             for segment, following in zip_longest(group, group[1:]):
                 upper = segment.next_offset() if following is None else following.base_offset
                 self._txns.add_aborted(self._log.local.collect_aborted(segment.base_offset, upper))

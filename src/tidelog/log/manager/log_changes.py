@@ -3,7 +3,7 @@
     delete      orders-0 -> orders-0.<uid>-delete, at once; its files go after the delay, and a new orders-0 may be
                 made meanwhile
     set aside   orders-0 -> orders-0.<uid>-stray; nobody touches it any more
-    move        the copy in another root takes the name, then the old one is deleted
+    move        the copy in another root is flushed and takes the name, then the old one is deleted
     truncate    the checkpoints are lowered first: a crash behind the truncation must not find in them that what is
                 written next is on the disk already, or that the log starts behind its end
 
@@ -186,6 +186,7 @@ class LogChanges:
         new_root = manager.root_set.of(future)
         if current is not None:
             current.flush_partition_metadata()  # the last that may be put off: no file is opened to rename one
+            future.settle()  # the only copy from now on
         self._prepare(new_root, partial(new_root.forget_cleaning, partition))
         future.rename(str(partition))
         with self._half_done(new_root, future):

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.errors import CheckpointError, StorageError, TidelogError
 from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint
-from tidelog.log.files import FileLock, FileSystem, join, parent_of
+from tidelog.log.files import FileLock, FileSystem, join, make_lasting_directory
 from tidelog.log.manager.log_directories import DirectoryKind, LogDirectory, list_directories
 from tidelog.log.manager.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from tidelog.log.manager.root_checkpoint import RootCheckpoint
@@ -123,14 +123,7 @@ class LogRoot:
             if not found.is_directory:
                 raise StorageError(f"{self.path} is not a directory")
             return
-        known = self.path  # the nearest directory above that is there
-        while known != "/" and self._fs.stat(known) is None:
-            known = parent_of(known)
-        self._fs.make_directory(self.path)
-        parent = self.path
-        while parent != known:
-            parent = parent_of(parent)
-            self._fs.sync_directory(parent)
+        make_lasting_directory(self._fs, self.path)
 
     def write_meta(self, meta: MetaProperties, now_ms: int) -> None:
         """Give the root an identity. Nothing here does so by itself."""
