@@ -45,10 +45,18 @@ def test_an_index_that_is_missing_is_not_called_empty(tmp_path: Path) -> None:
     told = json.loads(explain("--offset", "100", "--json", root=root).stdout)["steps"]
     assert [step["is_missing"] for step in told if step["step"] == "index"] == [True]
     (files / "00000000000000000000.index").write_bytes(b"12345")
-    assert "the 5 bytes of 00000000000000000000.index are no entries: from position 0" in indexes("--offset", "90")
+    assert "the 5 bytes of 00000000000000000000.index are no entries" in indexes("--offset", "90")
     (files / "00000000000000000184.timeindex").unlink()
     first, _ = indexes("--time", "1794771450075")
-    assert first == "index  00000000000000000184.timeindex is missing: from the start of the segment"
+    assert first == "index  00000000000000000184.timeindex is missing"
+
+
+def test_times_are_dates_and_no_line_is_longer_than_a_narrow_terminal() -> None:
+    for arguments in (("--offset", "90"), ("--time", "1794771450047"), ("--time", "-1"), ("--time", "-3")):
+        lines = explain(*arguments).stdout.splitlines()
+        assert [line for line in lines if len(line) > 80] == []
+    assert "time 2026-11-15T19:37:30.047Z" in explain("--time", "1794771450047").stdout
+    assert "1794771450047" not in explain("--offset", "90").stdout
 
 
 @pytest.mark.parametrize("time", ["1794771450047", "1794771450047ms", "2026-11-15T19:37:30.047Z"])

@@ -36,7 +36,7 @@ def test_a_partition_is_one_line(tmp_path: Path) -> None:
     title, headings, row = ls(root).stdout.splitlines()
     assert title == f"{root}: 1 partition, 12 kB"
     assert headings.split("  ")[0] == "partition"
-    assert row.split() == ["log-format-1", "0", "228", "228", "3", "12", "kB", "2026-11-15T19:37:30.081Z"]
+    assert row.split() == ["log-format-1", "0", "228", "3", "12", "kB", "2026-11-15T19:37:30Z"]
 
 
 def test_nothing_is_called_sound_that_nobody_has_checked(tmp_path: Path) -> None:
@@ -49,14 +49,14 @@ def test_nothing_is_called_sound_that_nobody_has_checked(tmp_path: Path) -> None
     assert " ok" not in ls(root, "-l").stdout
 
 
-def test_segments_fit_a_hundred_columns_and_odd_files_are_told_of(tmp_path: Path) -> None:
+def test_segments_fit_a_narrow_terminal_and_odd_files_are_told_of(tmp_path: Path) -> None:
     root = a_root(tmp_path)
     (root / "log-format-1" / "00000000000000000093.index").unlink()
     write_log(root, [("put", Codec.ZSTD, some(2))], "late-0")
     os.rename(root / "late-0" / f"{0:020}.log", root / "late-0" / f"{10**8:020}.log")
     lines = ls(root, "-l").stdout.splitlines()
-    assert [line for line in lines[1:] if len(line) > 100 and not line.startswith("note: ")] == []
-    assert "files: 3 .log, 2 .index with 1 entry, 3 .timeindex with 4 entries" in lines
+    assert [line for line in lines[1:] if len(line) > 80 and not line.startswith("note: ")] == []
+    assert "files: 3 .log; 1 entry in 2 .index, 4 entries in 3 .timeindex" in lines
     assert "note: 00000000000000000093.index: missing" in lines
     [title] = [number for number, line in enumerate(lines) if line == "log-format-1"]
     assert lines[title + 1].split() == ["offsets", "records", "bytes", "from", "to", "codecs"]
@@ -69,6 +69,30 @@ def test_the_segments_of_the_walk_through_are_those_of_the_documents(tmp_path: P
     assert [segment["records"] for segment in partition["details"]] == [93, 91, 44]
     assert [segment["codecs"] for segment in partition["details"]] == [["none"]] * 3
     assert partition["details"][0]["files"] == {".log": "whole", ".index": "1 entry", ".timeindex": "2 entries"}
+
+
+def test_the_smallest_time_of_a_segment_need_not_be_that_of_its_first_record(tmp_path: Path) -> None:
+    from tidelog.log import LogConfig, UnifiedLog
+    from tidelog.records import NewRecord
+
+    with UnifiedLog.open(tmp_path / "late-0", LogConfig()) as log:
+        for second in (9, 3, 7):
+            log.append([NewRecord(None, b"v", 1_700_000_000_000 + 1000 * second)])
+    (partition,) = listed(tmp_path, "--long")
+    assert partition["details"][0]["smallest_timestamp_ms"] == 1_700_000_003_000
+    assert partition["details"][0]["first_timestamp_ms"] == 1_700_000_009_000
+    [row] = [line for line in ls(tmp_path, "-l").stdout.splitlines() if line.endswith("none")]
+    assert row.split()[-3:] == ["2023-11-14T22:13:23Z", "2023-11-14T22:13:29Z", "none"]
+
+
+def test_the_high_watermark_is_shown_where_it_tells_something(tmp_path: Path) -> None:
+    root = a_root(tmp_path)
+    (root / "replication-offset-checkpoint").write_text("0\n1\nlog-format 1 100\n")
+    _, headings, row = ls(root).stdout.splitlines()
+    assert "high watermark" in headings
+    assert "segments" not in headings
+    assert len(row) <= 80
+    assert "100" in row.split()
 
 
 def test_a_missing_index_is_told(tmp_path: Path) -> None:

@@ -34,11 +34,13 @@ def test_offset_90_is_found_through_the_entry_of_80_at_position_4384(walkthrough
         str(walkthrough.explain(offset=90))
         == """\
 log-format-1, offset 90
-  segment     00000000000000000000.log, the last of 3 that does not begin behind 90
-  index       entry 0 of 1, byte 0 of 00000000000000000000.index: offset 80 at position 4384
+  segment     00000000000000000000.log, the last of 3 with a base offset <= 90
+  index       entry 0 of 1, byte 0 of 00000000000000000000.index
+                offset 80 at position 4384
   walk        1 batch, 659 bytes from position 4384
                 position 4384: offsets 80 to 92, 659 bytes
-  record      offset 90, time 1794771450047, 2 bytes of key, 37 bytes of value
+  record      offset 90, time 2026-11-15T19:37:30.047Z, 2 bytes of key,
+                37 bytes of value
   read        16 bytes of .index in 2 reads; 1318 bytes of .log in 2 reads"""
     )
 
@@ -49,8 +51,9 @@ def test_offset_15_lies_before_the_only_entry_and_is_walked_to_from_position_0(w
         str(plan)
         == """\
 log-format-1, offset 15
-  segment     00000000000000000000.log, the last of 3 that does not begin behind 15
-  index       no entry at or before the target, the first of 1 is 80: from position 0
+  segment     00000000000000000000.log, the last of 3 with a base offset <= 15
+  index       no entry at or before the target, the first of 1 is 80
+                from position 0
   walk        7 batches, 1375 bytes from position 0
                 position 0: offset 0, 106 bytes
                 position 106: offset 1, 106 bytes
@@ -59,7 +62,8 @@ log-format-1, offset 15
                 position 424: offset 4, 106 bytes
                 position 530: offsets 5 to 7, 196 bytes
                 position 726: offsets 8 to 20, 649 bytes
-  record      offset 15, time 1794771445002, 1 byte of key, 37 bytes of value
+  record      offset 15, time 2026-11-15T19:37:25.002Z, 1 byte of key,
+                37 bytes of value
   read        8 bytes of .index in 1 read; 5692 bytes of .log in 2 reads"""
     )
     assert plan.record is not None

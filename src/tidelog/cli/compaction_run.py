@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from tidelog.cli.interrupted import settle_write
-from tidelog.cli.output import aligned, interruptible, json_line, progress, room, short, size, tell
+from tidelog.cli.output import aligned, interruptible, json_line, progress, room, say, short, size, tell
+from tidelog.visible import visible
 
 if TYPE_CHECKING:
     from tidelog.log.offline_compaction import Compacted, CompactionSettings
@@ -155,7 +156,7 @@ class CompactionRun:
             if not self.output.is_lost and click.confirm("Go on?", err=True):
                 return
         except click.Abort:
-            click.echo(err=True)
+            say(err=True)
         tell("nothing was changed")
         raise click.exceptions.Exit(_ASKED_NO)
 
@@ -221,7 +222,7 @@ class CompactionOutput:
             return
         lines = [json_line(_as_json(row, is_dry)) for row in rows] if self.as_json else _table(rows, is_dry)
         try:
-            click.echo("\n".join(lines))
+            click.echo("\n".join(lines if self.as_json else map(visible, lines)))
             sys.stdout.flush()
         except BrokenPipeError:
             self.is_lost = True

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from tidelog.cli.output import aligned, print_json, progress, table
+from tidelog.cli.output import aligned, print_json, progress, say, table
 
 if TYPE_CHECKING:
     from tidelog.fsck.diff_result import BatchPlace, Comparison, PartitionComparison
@@ -106,9 +106,9 @@ def _fingerprints(
     cells = [
         (partition, *map(str, (made.start_offset, made.end_offset, made.batches, made))) for partition, made in rows
     ]
-    table(("partition", "from", "to", "batches", "fingerprint"), cells)
+    table(("partition", "from", "to", "batches", "fingerprint"), cells, least=("batches",), cut=("partition",))
     if not verify:
-        click.echo(_BELIEVED)
+        say(_BELIEVED)
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------
@@ -125,13 +125,17 @@ def _show(found: "Comparison", as_json: bool, is_verified: bool) -> None:
         for row in found.partitions:
             print_json(row.to_dict())
         return
-    table(("partition", "A", "B", "equal batches", "result"), [_cells(row) for row in found.partitions])
+    table(
+        ("partition", "A", "B", "equal batches", "result"), [_cells(row) for row in found.partitions],
+        least=("equal batches",), cut=("partition", "result"),
+    )  # fmt: skip
     for row in found.partitions:
         if row.first is not None:
-            click.echo()
-            click.echo("\n".join(_details(row)))
+            say()
+            for line in _details(row):
+                say(line)
     if not is_verified:
-        click.echo(_BELIEVED)
+        say(_BELIEVED)
 
 
 def _cells(row: "PartitionComparison") -> list[str]:

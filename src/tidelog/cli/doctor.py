@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import click
 
-from tidelog.cli.output import print_json, table
+from tidelog.cli.output import print_json, say, table
 
 __all__ = ["doctor"]
 
@@ -75,10 +75,10 @@ def doctor(as_json: bool) -> None:
     if as_json:
         print_json({"ok": is_fine, "checks": [check._asdict() for check in checks]})
     else:
-        table(("what", "", "found"), [(check.name, check.status, check.found) for check in checks])
+        table(("what", "", "found"), [(check.name, check.status, check.found) for check in checks], cut=("found",))
         for check in checks:
             if check.remedy:
-                click.echo(f"{check.name}: {check.remedy}")
+                say(f"{check.name}: {check.remedy}")
     raise click.exceptions.Exit(0 if is_fine else _PROBLEMS)
 
 

@@ -1,9 +1,13 @@
 """`tidelog dump-log`: the text of kafka-dump-log, of any release from 0.8.2 on."""
 
+import io
 import sys
 from collections.abc import Sequence
+from typing import TextIO, cast
 
 import click
+
+from tidelog.visible import visible
 
 __all__ = ["dump_log"]
 
@@ -25,6 +29,9 @@ def dump_log(arguments: tuple[str, ...]) -> None:
     lists them in the tool's own words. Text, reports, usage and exit codes are those of the tool. Of an exception that
     would end it the lines without stack frames are printed, exit code 1. No file is ever written to.
 
+    In a terminal, and only there, characters that it would obey or hide (control, bidirectional, zero-width) are
+    escaped: \\x1b, \\u202e. A file or a pipe gets every byte that the tool would print.
+
     \b
       --kafka-version X   be the tool of release X, 0.8.2 to 4.3; without it, of the newest
       FILES, DIR          the same as --files FILES, and whole directories: every .log, .index, .timeindex,
@@ -37,10 +44,30 @@ def dump_log(arguments: tuple[str, ...]) -> None:
     code = run(
         _with_files(words),
         release=version or NEWEST,
-        stdout=sys.stdout,
-        stderr=sys.stderr,
+        stdout=_for_eyes(sys.stdout),
+        stderr=_for_eyes(sys.stderr),
     )
     raise click.exceptions.Exit(code)
+
+
+def _for_eyes(stream: TextIO) -> TextIO:
+    """The stream itself, or in a terminal one that escapes what is written to it."""
+    return cast(TextIO, _Terminal(stream)) if stream.isatty() else stream
+
+
+class _Terminal(io.TextIOBase):
+    """A terminal, which must not obey the data that are printed. Line ends and tabs are mostly those of the tool."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        lines = text.split("\n")
+        self._stream.write("\n".join("\t".join(map(visible, line.split("\t"))) for line in lines))
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
 
 
 def _without_version(arguments: Sequence[str]) -> tuple[list[str], str | None]:

@@ -5,7 +5,7 @@ from time import time as time_now
 import click
 
 from tidelog.cli.completion import complete_topic
-from tidelog.cli.output import print_json
+from tidelog.cli.output import print_json, say
 
 __all__ = ["explain"]
 
@@ -47,7 +47,8 @@ def explain(
     if as_json:
         print_json(found.to_dict())
     else:
-        click.echo(str(found))
+        for line in str(found).split("\n"):
+            say(line)
 
 
 def _time_ms(text: str) -> int:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from tidelog.cli.output import count, interruptible, print_json, progress, size, table, tell
+from tidelog.cli.output import count, interruptible, print_json, progress, say, size, table, tell
 
 if TYPE_CHECKING:
     from tidelog.fsck import Finding, RepairResult, Report
@@ -117,7 +117,7 @@ def end_with(report: "Report", directories: tuple[str, ...], *, as_json: bool) -
         _show(report)
         _show_next_steps(report)
         if not report.is_clean:
-            click.echo(f"`tidelog fsck {' '.join(directories)} --repair --dry-run` tells what can be mended")
+            say(f"`tidelog fsck {' '.join(directories)} --repair --dry-run` tells what can be mended")
     raise click.exceptions.Exit(0 if report.is_clean else _FINDINGS)
 
 
@@ -126,7 +126,7 @@ def _show(report: "Report") -> None:
         rows = [(one.severity.value, one.code, _where(one), one.message) for one in report.findings]
         table(("severity", "code", "where", "what"), rows, "Findings")
     counts = report.counts
-    click.echo(
+    say(
         f"{count(counts['partitions'], 'partition')}, {count(counts['segments'], 'segment')}, "
         f"{count(counts['batches'], 'batch')}, {size(report.bytes)}: {_verdict(report)}"
     )
@@ -137,7 +137,7 @@ def _show_next_steps(report: "Report") -> None:
     steps = {one.code: one.remedy for one in report.findings if one.severity.value != "info"}
     for code, remedy in steps.items():
         if not remedy.startswith(_MENDED):
-            click.echo(f"{code}: {remedy}")
+            say(f"{code}: {remedy}")
 
 
 def _verdict(report: "Report") -> str:
@@ -155,33 +155,33 @@ def _where(finding: "Finding") -> str:
 
 
 def _show_planned(result: "RepairResult") -> None:
-    click.secho("What a repair would do" if result.done else "There is nothing that a repair would do", bold=True)
+    say("What a repair would do" if result.done else "There is nothing that a repair would do", bold=True)
     for line in result.done:
-        click.echo(line)
+        say(line)
     _show_left(result.left)
     if result.done:
-        click.echo(
+        say(
             f"afterwards: {_verdict(result.after)}; {count(result.pieces, 'piece')}, {size(result.bytes)} in quarantine"
         )
 
 
 def _show_repaired(result: "RepairResult") -> None:
     if result.done:
-        click.secho("Repaired", bold=True)
+        say("Repaired", bold=True)
     for line in result.done:
-        click.echo(line)
+        say(line)
     for path in result.quarantine:
-        click.echo(f"quarantine: {path} ({count(result.pieces, 'piece')}, {size(result.bytes)})")
+        say(f"quarantine: {path} ({count(result.pieces, 'piece')}, {size(result.bytes)})")
     _show_left(result.left)
     if result.done:
-        click.echo(f"checked again: {_verdict(result.after)}{', but for what is left to you' if result.left else ''}")
+        say(f"checked again: {_verdict(result.after)}{', but for what is left to you' if result.left else ''}")
 
 
 def _show_left(left: "list[Finding]") -> None:
     if left:
-        click.secho("Left to you", bold=True)
+        say("Left to you", bold=True)
     for finding in left:
-        click.echo(f"{finding.file}: {finding.message} ({finding.code}); {finding.remedy}")
+        say(f"{finding.file}: {finding.message} ({finding.code}); {finding.remedy}")
 
 
 def _planned_json(result: "RepairResult") -> dict[str, object]:

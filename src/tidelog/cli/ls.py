@@ -1,12 +1,13 @@
 """`tidelog ls`: what lies in log directories."""
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from tidelog.cli.completion import complete_topic
-from tidelog.cli.output import count, print_json, size, table, tell, when
+from tidelog.cli.output import count, print_json, say, size, table, tell, when
 
 if TYPE_CHECKING:
     from tidelog.view.listing import PartitionListing, SegmentListing
@@ -60,7 +61,9 @@ def ls(directories: tuple[str, ...], topics: tuple[str, ...], with_segments: boo
 
 
 _COLUMNS = ("partition", "log start", "log end", "high watermark", "segments", "bytes", "newest record", "notes")
-_SEGMENT_COLUMNS = ("offsets", "records", "bytes", "from", "to", "codecs")  # with nine digits 100 characters
+_LEAST = ("segments", "high watermark", "newest record")
+_LEAST_EQUAL = ("high watermark", "segments", "newest record")  # where it is the log end everywhere
+_SEGMENT_COLUMNS = ("offsets", "records", "bytes", "from", "to", "codecs")
 
 
 def _show(rows: "list[PartitionListing]", *, with_segments: bool) -> None:
@@ -68,21 +71,26 @@ def _show(rows: "list[PartitionListing]", *, with_segments: bool) -> None:
         inside = [row for row in rows if row.root == root]
         total = sum(row.bytes for row in inside)
         cells = [_cells(row, "" if with_segments else ", see -l") for row in inside]
-        table(_COLUMNS, cells, f"{root}: {count(len(inside), 'partition')}, {size(total)}")
+        is_told_twice = all(row.high_watermark == row.log_end_offset for row in inside)
+        table(
+            _COLUMNS, cells, f"{root}: {count(len(inside), 'partition')}, {size(total)}",
+            least=_LEAST_EQUAL if is_told_twice else _LEAST, cut=("notes", "partition"),
+        )  # fmt: skip
         for row in inside if with_segments else ():
             if row.details or row.notices:
-                click.echo()
+                say()
                 _show_segments(row)
     if not rows:
-        click.echo("no partitions")
+        say("no partitions")
 
 
 def _show_segments(row: "PartitionListing") -> None:
-    table(_SEGMENT_COLUMNS, [_segment_cells(segment) for segment in row.details], row.directory)
+    cells = [_segment_cells(segment) for segment in row.details]
+    table(_SEGMENT_COLUMNS, cells, row.directory, least=("codecs", "bytes"))
     if row.details:
-        click.echo(f"files: {', '.join(_files(row.details))}")
+        say(f"files: {len(row.details):,} .log; {', '.join(_files(row.details))}")
     for notice in (*row.notices, *_odd_files(row.details)):
-        click.echo(f"note: {notice}")
+        say(f"note: {notice}")
 
 
 def _cells(row: "PartitionListing", see: str) -> tuple[str, ...]:
@@ -99,7 +107,7 @@ def _cells(row: "PartitionListing", see: str) -> tuple[str, ...]:
         _or_dash(row.high_watermark),
         str(row.segments),
         size(row.bytes),
-        "-" if row.largest_timestamp_ms is None else when(row.largest_timestamp_ms),
+        _time(row.largest_timestamp_ms),
         ", ".join(notes),
     )
 
@@ -109,19 +117,18 @@ def _segment_cells(segment: "SegmentListing") -> tuple[str, ...]:
         f"{segment.base_offset} to {segment.next_offset - 1}" if segment.batches else f"{segment.base_offset}, none",
         str(segment.records),
         size(segment.bytes),
-        "-" if segment.first_timestamp_ms is None else when(segment.first_timestamp_ms),
-        "-" if segment.largest_timestamp_ms is None else when(segment.largest_timestamp_ms),
+        _time(segment.smallest_timestamp_ms),
+        _time(segment.largest_timestamp_ms),
         ",".join(segment.codecs) or "-",
     )
 
 
 def _files(segments: "tuple[SegmentListing, ...]") -> Iterator[str]:
-    """How many files of each kind there are, and how many entries they have together."""
-    yield f"{len(segments):,} .log"
+    """How many files of each kind of index there are, and how many entries they have together."""
     for suffix in dict.fromkeys(suffix for segment in segments for suffix in segment.entries):
         entries = [segment.entries[suffix] for segment in segments if suffix in segment.entries]
         in_all = sum(entries)
-        yield f"{len(entries):,} {suffix} with {in_all:,} {'entry' if in_all == 1 else 'entries'}"
+        yield f"{in_all:,} {'entry' if in_all == 1 else 'entries'} in {len(entries):,} {suffix}"
 
 
 def _odd_files(segments: "tuple[SegmentListing, ...]") -> Iterator[str]:
@@ -129,6 +136,11 @@ def _odd_files(segments: "tuple[SegmentListing, ...]") -> Iterator[str]:
         for suffix, state in segment.files.items():
             if suffix not in segment.entries and state != "whole":
                 yield f"{segment.base_offset:020}{suffix}: {state}"
+
+
+def _time(timestamp_ms: int | None) -> str:
+    """A time to the second, which leaves room for others; --json has the milliseconds."""
+    return "-" if timestamp_ms is None else re.sub(r"\.[0-9]{3}Z$", "Z", when(timestamp_ms))
 
 
 def _or_dash(number: int | None) -> str:

@@ -11,6 +11,8 @@ An error of ours is one line on standard error and an exit code; `--traceback` s
 Anything else that escapes is a mistake of ours and keeps its traceback.
 """
 
+import logging
+import re
 import traceback
 from difflib import get_close_matches
 from importlib import import_module
@@ -21,6 +23,7 @@ import click
 from tidelog import __version__
 from tidelog.cli.once import ensure_given_once
 from tidelog.errors import InvalidRequestError, TidelogError, UnsupportedError
+from tidelog.visible import visible
 
 __all__ = ["cli", "main"]
 
@@ -29,7 +32,7 @@ class _Failure(click.ClickException):
     """An error on its way out: click prints it through `show` and exits with `exit_code`."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"tidelog: {self.message}", file=file, err=file is None)
+        click.echo(f"tidelog: {visible(self.message)}", file=file, err=file is None)
 
 
 class _WrongUsage(_Failure):
@@ -82,7 +85,7 @@ class _Commands(click.Group):
             raise  # the reader of our output left (`| head`): click ends quietly
         except (TidelogError, OSError) as error:
             if ctx.params.get("traceback"):
-                click.echo(traceback.format_exc(), err=True, nl=False)
+                click.echo("\n".join(map(visible, traceback.format_exc().split("\n"))), err=True, nl=False)
             wrong_usage = isinstance(error, InvalidRequestError | UnsupportedError)
             raise (_WrongUsage if wrong_usage else _Unreadable)(_one_line(error)) from error
         except KeyboardInterrupt:
@@ -100,8 +103,17 @@ def cli(traceback: bool) -> None:
     """
 
 
+class _VisibleLog(logging.Formatter):
+    """Warnings of the library, on standard error: they name files, too."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n".join(map(visible, super().format(record).split("\n")))
+
+
 def main() -> NoReturn:
     """Run the command line and exit."""
+    if logging.lastResort is not None:  # what prints where nobody has configured logging
+        logging.lastResort.setFormatter(_VisibleLog())
     cli.main(prog_name="tidelog")
     raise AssertionError("click exits by itself")
 
@@ -127,4 +139,4 @@ def _one_line(error: TidelogError | OSError) -> str:
         text = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     else:
         text = str(error) or type(error).__name__
-    return " ".join(text.split())
+    return re.sub(r"\s*\n\s*", " ", text).strip()

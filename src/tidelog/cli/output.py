@@ -1,7 +1,8 @@
 """What commands show: tables for people, JSON for programs, bars for those who wait.
 
 Standard output carries the answer and nothing else. What is said beside it (progress, notices) goes to standard error,
-and progress only where a person watches.
+and progress only where a person watches. Every text for people goes through this module, which escapes what a terminal
+would obey (`tidelog.visible`); JSON is printed as it is.
 """
 
 import json
@@ -14,16 +15,19 @@ from contextlib import contextmanager
 
 import click
 
-from tidelog.tables.text import time_text as when
+from tidelog.visible import time_text as when
+from tidelog.visible import visible
 
 __all__ = [
     "aligned",
     "count",
+    "fitted",
     "interruptible",
     "json_line",
     "print_json",
     "progress",
     "room",
+    "say",
     "short",
     "size",
     "table",
@@ -32,11 +36,18 @@ __all__ = [
 ]
 
 _WIDE = 200  # columns, where the answer goes to a file or a program
+_NARROW = 80  # columns that tables keep to there, if that costs no more than a column
+_LEAST_LEFT = 12  # characters of a text that is cut
+
+
+def say(line: str = "", *, err: bool = False, bold: bool | None = None, dim: bool | None = None) -> None:
+    """Print one line for people."""
+    click.secho(visible(line), err=err, bold=bold, dim=dim)
 
 
 def tell(sentence: str) -> None:
     """Say something beside the answer."""
-    click.echo(f"tidelog: {sentence}", err=True)
+    say(f"tidelog: {sentence}", err=True)
 
 
 def json_line(value: object) -> str:
@@ -54,17 +65,65 @@ def print_json(value: object) -> None:
     sys.stdout.flush()
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+def table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    title: str | None = None,
+    *,
+    least: Sequence[str] = (),
+    cut: Sequence[str] = (),
+) -> None:
     """Print rows of text under headings. Numbers stand to the right, everything else to the left.
 
-    In a terminal the headings are dimmed and nothing is cut off; in a file it is the same text.
+    Where a line would be too long, the columns in `least` are left out, the first of them first. In a terminal that is
+    too narrow even so, the texts of the columns in `cut`, or of the first one, are shortened. In a file nothing is: if
+    80 columns are not enough without those in `least`, it has them all.
     """
     if title is not None:
-        click.secho(title, bold=True)
-    headings, *lines = aligned([columns, *rows])
-    click.secho(headings.rstrip(), dim=True)
+        say(title, bold=True)
+    headings, *lines = fitted(columns, rows, least, cut)
+    say(headings.rstrip(), dim=True)
     for line in lines:
-        click.echo(line.rstrip())
+        say(line.rstrip())
+
+
+def fitted(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], least: Sequence[str] = (), cut: Sequence[str] = ()
+) -> list[str]:
+    """The lines of a table, as wide as there is room; see `table`."""
+    is_seen = sys.stdout.isatty()
+    width = room() if is_seen else _NARROW
+    names = [name for name, *cells in zip(columns, *rows, strict=True) if not rows or any(cells)]
+    cells = [dict(zip(columns, map(visible, row), strict=True)) for row in rows]
+
+    def lines_of(names: Sequence[str]) -> tuple[list[str], int]:
+        lines = aligned([names, *([row[name] for name in names] for row in cells)])
+        return lines, max(len(line.rstrip()) for line in lines) - width
+
+    lines, over = lines_of(names)
+    whole = lines
+    for name in least:
+        if over > 0:
+            names = [one for one in names if one != name]
+            lines, over = lines_of(names)
+    if not is_seen:
+        return lines if over <= 0 else whole
+    for name in cut or columns[:1]:
+        if over > 0 and cells:
+            longest = max(len(row[name]) for row in cells)
+            for row in cells:
+                row[name] = _shortened(row[name], max(longest - over, _LEAST_LEFT))
+            lines, over = lines_of(names)
+    return lines
+
+
+def _shortened(text: str, length: int) -> str:
+    """A text with its middle left out: names differ at their ends.
+
+    >>> _shortened("orders-of-europe-17", 12)
+    'orders…pe-17'
+    """
+    return text if len(text) <= length else f"{text[: length // 2]}…{text[len(text) - (length - 1) // 2 :]}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -73,7 +132,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     >>> aligned([("partition", "bytes"), ("orders-0", "17 MB"), ("orders-10", "9 kB")])
     ['partition  bytes', 'orders-0   17 MB', 'orders-10   9 kB']
     """
-    rows = [[_printable(cell) for cell in row] for row in rows]
+    rows = [[visible(cell) for cell in row] for row in rows]
     columns = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     to_the_left = [not all(_is_number(cell) for cell in column[1:]) for column in columns]
@@ -84,11 +143,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         )
         for row in rows
     ]
-
-
-def _printable(cell: str) -> str:
-    """A cell without what a terminal would take for a command: names of files can hold anything."""
-    return cell if cell.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in cell)
 
 
 def _is_number(cell: str) -> bool:
@@ -149,7 +203,7 @@ def progress(
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
 
         def show(name: str) -> Callable[[int, int], None]:
@@ -157,7 +211,7 @@ def progress(
                 bar.remove_task(old)
 
             def update(done: int, total: int) -> None:
-                for task in bar.task_ids or [bar.add_task(f"{deed} {name}", total=total)]:
+                for task in bar.task_ids or [bar.add_task(visible(f"{deed} {name}"), total=total)]:
                     bar.update(task, completed=done, total=total)
                 ensure_wanted()
 

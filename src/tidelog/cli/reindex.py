@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelog.cli.output import count, interruptible, print_json, progress, size, table, tell
+from tidelog.cli.output import count, interruptible, print_json, progress, say, size, table, tell
 from tidelog.cli.settings import settings_of
 
 if TYPE_CHECKING:
@@ -123,17 +123,17 @@ def _show(rows: "list[Reindexed]", missing: bool, is_trial: bool, as_json: bool)
     states = (*_STATES, _SOUND) if missing else _STATES
     table(("partition", "log", *states), [_cells(row, states) for row in rows], "Compared" if is_trial else "Rebuilt")
     if is_trial and any(row.changes for row in rows):
-        click.echo()
+        say()
         _show_files(rows)
     for row in rows:
         if row.error is not None:
-            click.echo(f"{row.partition}: {row.error}")
+            say(f"{row.partition}: {row.error}")
         if row.forgotten_producers:
-            click.echo(f"{row.partition}: {_forgotten(row, is_trial)}")
+            say(f"{row.partition}: {_forgotten(row, is_trial)}")
     for words, partitions in _intervals(rows).items():
         more = f" and {len(partitions) - _NAMED} more" if len(partitions) > _NAMED else ""
-        click.echo(f"{', '.join(partitions[:_NAMED])}{more}: {words}")
-    click.echo(_in_short(rows, missing, is_trial))
+        say(f"{', '.join(partitions[:_NAMED])}{more}: {words}")
+    say(_in_short(rows, missing, is_trial))
 
 
 def _intervals(rows: "list[Reindexed]") -> dict[str, list[str]]:

@@ -32,7 +32,9 @@ def warmup(as_json: bool) -> None:
             if done.cache_dir is None
             else f"cached in {_short(done.cache_dir)}"
         )
-        click.echo(f"{done.kernels} kernels ready in {done.seconds:.1f} s, {place}")
+        from tidelog.cli.output import say
+
+        say(f"{done.kernels} kernels ready in {done.seconds:.1f} s, {place}")
 
 
 @contextmanager

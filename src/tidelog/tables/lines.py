@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.tables.rows import JsonRows, LineRows, json_cell, rows_of
-from tidelog.tables.text import ESCAPED_IN_LINES, LAST_NAMED_MS, NULL_IN_LINES, line_text
+from tidelog.tables.text import LAST_NAMED_MS, NULL_IN_LINES, line_text
+from tidelog.visible import INVISIBLE
 
 __all__ = ["JsonColumns", "LineColumns"]
 
 # A column of text has at most 2 GiB, and a byte can become six characters.
 _MOST_BYTES = 128 << 20
-_ODD_IN_LINES = "[" + "".join(f"\\x{{{code:x}}}" for code in sorted(ESCAPED_IN_LINES)) + "]"  # in RE2's spelling
+_ODD_IN_LINES = "[" + "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in INVISIBLE) + "]"  # as RE2 spells
 _ODD_IN_JSON = "[\\x{0}-\\x{1f}]"
 
 

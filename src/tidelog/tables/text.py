@@ -3,21 +3,22 @@
 JSON    text where the bytes are UTF-8; otherwise an object: {"base64": "/w=="}
 CSV     text where the bytes are UTF-8; otherwise, or where the text begins with it, `base64:` and the rest;
         null is an empty field, the empty text is ""; headers are JSON
-lines   for eyes: control characters, bytes that are no UTF-8 and the backslash are escaped, \\N is null
+lines   for eyes: the backslash, bytes that are no UTF-8 and all that `tidelog.visible` names are escaped, \\N is null
 """
 
 import base64
 import binascii
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from tidelog.errors import InvalidRequestError
+from tidelog.visible import LAST_NAMED_MS, time_text, visible_exactly
 
 __all__ = [
     "BASE64_FIELD",
     "BASE64_PREFIX",
+    "LAST_NAMED_MS",
     "bytes_of_csv",
     "bytes_of_json",
     "csv_text",
@@ -29,15 +30,6 @@ __all__ = [
 BASE64_PREFIX = "base64:"
 BASE64_FIELD = "base64"
 NULL_IN_LINES = "\\N"
-LAST_NAMED_MS = 253_402_300_799_999  # of the year 9999, behind which dates have no name
-
-# Characters of text that a line cannot hold. The backslash is apart: it is not odd, only doubled.
-ESCAPED_IN_LINES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
-ESCAPED_IN_LINES |= {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r", 0x2028: "\\u2028", 0x2029: "\\u2029"}
-# Bytes that are no UTF-8 decode to these surrogates (PEP 383), which no text has.
-_LINE_ESCAPES = (
-    ESCAPED_IN_LINES | {ord("\\"): "\\\\"} | {0xDC00 + byte: f"\\x{byte:02x}" for byte in range(0x80, 0x100)}
-)
 
 
 class JsonText(bytes):
@@ -130,19 +122,7 @@ def line_text(data: bytes | None) -> str:
     >>> line_text(b"a\\tb\\\\"), line_text(b"caf\\xc3\\xa9\\xff"), line_text(None)
     ('a\\\\tb\\\\\\\\', 'café\\\\xff', '\\\\N')
     """
-    return NULL_IN_LINES if data is None else data.decode(errors="surrogateescape").translate(_LINE_ESCAPES)
-
-
-def time_text(timestamp_ms: int) -> str:
-    """A time in UTC; the bare number where no calendar has it.
-
-    >>> time_text(1_547_033_949_062), time_text(-1)
-    ('2019-01-09T11:39:09.062Z', '-1')
-    """
-    if not 0 <= timestamp_ms <= LAST_NAMED_MS:
-        return str(timestamp_ms)
-    seconds, milliseconds = divmod(timestamp_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03}Z"
+    return NULL_IN_LINES if data is None else visible_exactly(data.decode(errors="surrogateescape"))
 
 
 def json_headers(headers: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:

@@ -4,14 +4,16 @@ The lookup is made, by the code that answers readers, and writes down what it do
 turns that into words and numbers, and adds where in the index files the entries stand and what was read of each file.
 
     orders-0, offset 90
-      segment     00000000000000000000.log, the last of 3 that does not begin behind 90
-      index       entry 0 of 1, byte 0 of 00000000000000000000.index: offset 80 at position 4384
+      segment     00000000000000000000.log, the last of 3 with a base offset <= 90
+      index       entry 0 of 1, byte 0 of 00000000000000000000.index
+                    offset 80 at position 4384
       walk        1 batch, 659 bytes from position 4384
                     position 4384: offsets 80 to 92, 659 bytes
-      record      offset 90, time 1794771450047, 2 bytes of key, 37 bytes of value
+      record      offset 90, time 2026-11-15T19:37:30.047Z, 2 bytes of key, 37 bytes of value
       read        16 bytes of .index in 2 reads; 1318 bytes of .log in 2 reads
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -50,6 +52,7 @@ from tidelog.view.counted_files import CountedFiles, Reads
 from tidelog.view.look import Look, looking_again, take_look
 from tidelog.view.segment import SegmentView, with_advice
 from tidelog.view.timed import TimedPartition
+from tidelog.visible import time_text, visible
 
 if TYPE_CHECKING:
     from tidelog.view.partition import PartitionView
@@ -58,6 +61,7 @@ __all__ = ["Explanation", "PlanStep", "explain"]
 
 _LONGEST_WALK = 12  # batches that are printed of a walk; `to_dict` has all of them
 _WIDTH = 12
+_ON_THE_FIRST_LINE, _ON_A_LINE = 80 - _WIDTH - 2, 80 - _WIDTH - 4
 
 _SPECIALS = {
     LATEST: "latest: the end of what may be read, at the {isolation}",
@@ -78,6 +82,19 @@ class PlanStep(NamedTuple):
     details: tuple[str, ...] = ()
 
 
+def _folded(text: str) -> list[str]:
+    """A text on as few lines of a narrow terminal as its commas and colons allow."""
+    lines = [text]
+    while len(lines[-1]) > (room := _ON_THE_FIRST_LINE if len(lines) == 1 else _ON_A_LINE):
+        found = [m for m in re.finditer("[,:;] ", lines[-1]) if m.start() < room]
+        if not found:
+            break
+        end = found[-1]
+        keep = end.start() + (lines[-1][end.start()] != ":")  # a colon ends the line, a comma stays on it
+        lines[-1:] = [lines[-1][:keep], lines[-1][end.end() :]]
+    return lines
+
+
 class Explanation(NamedTuple):
     """The plan of a lookup. `str()` prints it."""
 
@@ -90,9 +107,10 @@ class Explanation(NamedTuple):
     def __str__(self) -> str:
         lines = [f"{self.partition}, {self.question}"]
         for step in self.steps:
-            lines.append(f"  {step.name:<{_WIDTH}}{step.text}")
-            lines += [" " * (_WIDTH + 4) + detail for detail in step.details]
-        return "\n".join(lines)
+            text, *more = _folded(step.text)
+            lines.append(f"  {step.name:<{_WIDTH}}{text}")
+            lines += [" " * (_WIDTH + 4) + detail for detail in (*more, *step.details)]
+        return "\n".join(map(visible, lines))
 
     def to_dict(self) -> dict[str, Any]:
         """The plan for programs."""
@@ -148,7 +166,7 @@ def _explain_offset(view: "PartitionView", look: Look, files: CountedFiles, offs
             raise with_advice(error) from error
         record, passed = (None, []) if batch is None else _record_from(reader, batch, offset)
         cost = _reading(files.reads)  # before the entries are looked up once more, to be told
-        chosen = f"{segment.files[LOG_SUFFIX]}, the last of {len(look.segments)} that does not begin behind {offset}"
+        chosen = f"{segment.files[LOG_SUFFIX]}, the last of {len(look.segments)} with a base offset <= {offset}"
         if steps:
             chosen = f"{segment.files[LOG_SUFFIX]}, the next: nothing at {offset} or behind was left in the one before"
         steps += _told(trace, segment, reader, chosen)
@@ -198,7 +216,8 @@ def _record_in(reader: SegmentReader, batch: BatchInfo, offset: int) -> Record |
 def _record_step(record: Record, offset: int) -> PlanStep:
     key, value = (None if data is None else len(data) for data in (record.key, record.value))
     missing = "" if record.offset == offset else f" (offset {offset} was compacted away or is a marker's)"
-    text = f"offset {record.offset}, time {record.timestamp_ms}, {_size(key, 'key')}, {_size(value, 'value')}{missing}"
+    time = time_text(record.timestamp_ms)
+    text = f"offset {record.offset}, time {time}, {_size(key, 'key')}, {_size(value, 'value')}{missing}"
     facts = {"offset": record.offset, "timestamp_ms": record.timestamp_ms, "key_bytes": key, "value_bytes": value}
     return PlanStep("record", text, facts)
 
@@ -224,10 +243,10 @@ def _explain_time(
         steps += _segments_passed(look, time)
         for segment in look.segments:
             if trace and trace[0] == SegmentChosen(segment.base_offset):
-                chosen = f"{segment.files[LOG_SUFFIX]}, the first whose largest time reaches {time}"
+                chosen = f"{segment.files[LOG_SUFFIX]}, the first whose largest time reaches {time_text(time)}"
                 steps += _told(trace, segment, segment.open(), chosen, by_time=True)
     steps += [cost, _answer_step(view, found, isolation)]
-    return Explanation(str(view.topic_partition), f"time {time}", tuple(steps), found)
+    return Explanation(str(view.topic_partition), f"time {time_text(time)}", tuple(steps), found)
 
 
 def _segments_passed(look: Look, time: int) -> Iterator[PlanStep]:
@@ -235,7 +254,7 @@ def _segments_passed(look: Look, time: int) -> Iterator[PlanStep]:
         largest = segment.largest_timestamp_ms
         if largest >= time:
             return
-        text = f"{segment.files[LOG_SUFFIX]}: its largest time {largest} is before {time}"
+        text = f"{segment.files[LOG_SUFFIX]}: its largest time {time_text(largest)} is too early"
         yield PlanStep("pass", text, {"base_offset": segment.base_offset, "largest_timestamp_ms": largest})
 
 
@@ -246,7 +265,9 @@ def _answer_step(view: "PartitionView", found: TimestampAndOffset | None, isolat
         return PlanStep("answer", f"no record below the {isolation.value}, {limit}", facts)
     epoch = "unknown" if found.leader_epoch is None else found.leader_epoch
     return PlanStep(
-        "answer", f"offset {found.offset}, time {found.timestamp_ms}, leader epoch {epoch}", facts | found._asdict()
+        "answer",
+        f"offset {found.offset}, time {time_text(found.timestamp_ms)}, leader epoch {epoch}",
+        facts | found._asdict(),
     )
 
 
@@ -321,7 +342,7 @@ def _time_entry(used: TimeIndexUsed, reader: SegmentReader) -> PlanStep:
     byte = number * entries.ROW.size
     text = (
         f"entry {number} of {len(entries)}, byte {byte} of {file}: "
-        f"nothing up to offset {used.offset} is behind time {used.timestamp_ms}"
+        f"nothing up to offset {used.offset} is after {time_text(used.timestamp_ms)}"
     )
     facts = {"timestamp_ms": used.timestamp_ms, "offset": used.offset, "entry": number, "entries": len(entries)}
     return PlanStep("time index", text, facts | {"byte": byte, "file": file})

@@ -39,6 +39,7 @@ class SegmentListing(NamedTuple):
     magics: tuple[int, ...]
     first_timestamp_ms: int | None
     largest_timestamp_ms: int | None
+    smallest_timestamp_ms: int | None
     files: dict[str, str]  # by suffix: how many entries, how many bytes, or that it is missing
     entries: dict[str, int]  # of the indexes that are there, by suffix
 
@@ -126,6 +127,7 @@ def _list_segment(segment: SegmentView) -> SegmentListing:
         summary.magics,
         summary.first_timestamp_ms,
         summary.largest_timestamp_ms,
+        summary.smallest_timestamp_ms,
         dict(_file_states(segment, entries)),
         entries,
     )

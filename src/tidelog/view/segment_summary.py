@@ -30,6 +30,7 @@ class SegmentSummary(NamedTuple):
     first_timestamp_ms: int | None  # of the first record, as its batch tells it
     last_timestamp_ms: int | None  # the largest of the last such batch
     largest_timestamp_ms: int | None
+    smallest_timestamp_ms: int | None  # of the first records of batches: what headers tell
 
 
 def summary_of(file: ReadFile, size: int) -> SegmentSummary:
@@ -37,7 +38,7 @@ def summary_of(file: ReadFile, size: int) -> SegmentSummary:
     batches = records = control = transactional = 0
     magics: set[int] = set()
     codec_ids: set[int] = set()
-    first = last = largest = None
+    first = last = largest = smallest = None
     for window in read_windows(file, 0, size):
         for batch in window.batches:
             batches += 1
@@ -47,12 +48,16 @@ def summary_of(file: ReadFile, size: int) -> SegmentSummary:
             magics.add(batch.magic)
             codec_ids.add(batch.codec_id)
             if batch.max_timestamp_ms >= 0:
-                first = _first_time(window.bytes_of(batch), batch) if first is None else first
+                begun = _first_time(window.bytes_of(batch), batch)
+                first = begun if first is None else first
+                if begun >= 0:
+                    smallest = begun if smallest is None else min(smallest, begun)
                 last = batch.max_timestamp_ms
                 largest = last if largest is None else max(largest, last)
     return SegmentSummary(
-        batches, records, control, transactional, tuple(sorted(magics)), _names_of(codec_ids), first, last, largest
-    )
+        batches, records, control, transactional, tuple(sorted(magics)), _names_of(codec_ids), first, last, largest,
+        smallest,
+    )  # fmt: skip
 
 
 def _first_time(data: memoryview, batch: BatchInfo) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.completion import complete_topic
-from tidelog.cli.output import print_json, short, size, table
+from tidelog.cli.output import print_json, say, short, size, table
 from tidelog.cli.spark import on_spark, spark_options
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def profile(
         return
     _show(found)
     if written:
-        click.echo(f"report: {written}")
+        say(f"report: {written}")
 
 
 def _show(found: "Profile") -> None:
@@ -92,8 +92,11 @@ def _show(found: "Profile") -> None:
                 codec_in_use(facts),
             )
         )  # fmt: skip
-    table(("topic", "partitions", "records", "stored", "mean record", "keys", "peak", "codec"), rows)
+    table(
+        ("topic", "partitions", "records", "stored", "mean record", "keys", "peak", "codec"), rows,
+        least=("mean record", "partitions", "peak"), cut=("topic",),
+    )  # fmt: skip
     for topic in found.topics:
         for one in advice_for(topic):
             if one.weight == "change":
-                click.echo(f"{topic.name}: {one.subject}: {one.text}")
+                say(f"{topic.name}: {one.subject}: {one.text}")

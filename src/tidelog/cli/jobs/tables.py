@@ -7,7 +7,7 @@ import click
 
 from tidelog.cli.bounds import topic_option
 from tidelog.cli.completion import complete_topic
-from tidelog.cli.output import count, print_json, table
+from tidelog.cli.output import count, print_json, say, table
 from tidelog.cli.spark import on_spark, pairs_of, spark_options
 
 __all__ = ["export", "load"]
@@ -95,12 +95,12 @@ def export(
     if as_json:
         print_json(done._asdict())
     else:
-        click.echo(f"{count(done.records, 'record')} to {done.target}{_of_batches(done.batches)}")
+        say(f"{count(done.records, 'record')} to {done.target}{_of_batches(done.batches)}")
         if done.corrupt:
-            click.echo(f"{count(done.corrupt, 'value')} in _corrupt_record")
+            say(f"{count(done.corrupt, 'value')} in _corrupt_record")
         if done.damaged:
             where = f"`tidelog fsck --deep {directories[0]}` tells where"
-            click.echo(f"{count(done.damaged, 'damaged place')} left out: {where}", err=True)
+            say(f"{count(done.damaged, 'damaged place')} left out: {where}", err=True)
     raise click.exceptions.Exit(_NOT_ALL if done.corrupt or done.damaged else 0)
 
 

@@ -6,8 +6,9 @@ Every mark carries a <title>, which browsers show under the pointer and screen r
 import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from html import escape
 from typing import NamedTuple
+
+from tidelog.spark.jobs.words import escape
 
 __all__ = ["Bar", "columns_plot", "spark_line", "time_plot"]
 

@@ -5,7 +5,6 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from html import escape
 
 from tidelog import __version__
 from tidelog.errors import StorageError
@@ -17,7 +16,7 @@ from tidelog.spark.jobs.profile_facts import PartitionFacts
 from tidelog.spark.jobs.profile_json import METHOD, peak_and_mean
 from tidelog.spark.jobs.report_style import STYLE
 from tidelog.spark.jobs.sketches import Sizes
-from tidelog.spark.jobs.words import batch_size, counted, duration, key_text, moment, number, share, short, size
+from tidelog.spark.jobs.words import batch_size, counted, duration, escape, key_text, moment, number, share, short, size
 
 __all__ = ["report_html", "write_report"]
 

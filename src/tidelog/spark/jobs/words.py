@@ -1,6 +1,9 @@
 """Numbers, sizes, times and keys as people read them, in reports."""
 
+import html
 from datetime import UTC, datetime
+
+from tidelog.visible import visible
 
 __all__ = ["batch_size", "counted", "duration", "key_text", "moment", "number", "share", "short", "size"]
 
@@ -102,6 +105,15 @@ def moment(ms: int | None) -> str:
         return f"{ms} ms"
 
 
+def escape(text: str) -> str:
+    """Text in HTML, in which nothing hides.
+
+    >>> escape("<a\\u202e>")
+    '&lt;a\\\\u202e&gt;'
+    """
+    return html.escape(visible(text))
+
+
 def key_text(key: bytes) -> str:
     """A key: as text if it is some, else its bytes.
 
@@ -110,7 +122,7 @@ def key_text(key: bytes) -> str:
     """
     try:
         text = key.decode()
-        shown = text if text.isprintable() else f"0x{key.hex()}"
+        shown = text if text.isprintable() and visible(text) == text else f"0x{key.hex()}"
     except UnicodeDecodeError:
         shown = f"0x{key.hex()}"
     return shown if len(shown) <= _MOST_OF_A_KEY else f"{shown[: _MOST_OF_A_KEY - 1]}…"
