@@ -16,7 +16,7 @@ def ensure_given_once(command: click.Command, words: list[str], parent: click.Co
 
     A flag may be repeated, unless one spelling of it says yes and the other no.
     """
-    context = click.Context(command, info_name=command.name, parent=parent)
+    context = click.Context(command, info_name=command.name, parent=parent, **command.context_settings)
     try:
         _, _, order = command.make_parser(context).parse_args(list(words))
     except click.UsageError:
