@@ -364,3 +364,17 @@ def test_a_process_that_runs_out_of_descriptors_writes_every_record_once(tmp_pat
     assert done.returncode == 0, done.stderr
     report = check([tmp_path / "root"])
     assert [finding.message for finding in report.findings if str(finding.severity) == "error"] == []
+
+
+def test_a_follower_that_has_rolled_beyond_a_gap_knows_it_when_the_append_fails(disk: SimulatedFileSystem) -> None:
+    log = a_log("/data", fs=disk, segment_bytes=500)
+    while log.log_end_offset < 6:
+        follow(log, batch(1, base_offset=log.log_end_offset, partition_leader_epoch=0))
+    missing = [batch(3, base_offset=10, partition_leader_epoch=0)]
+    disk.fail(operation="open", path=f"*{10:020}.timeindex", error=EMFILE)
+    with pytest.raises(TooManyFilesError):
+        follow(log, *missing)
+    disk.heal()
+    assert log.log_end_offset == opened_again(log).log_end_offset == 10
+    follow(log, *missing)
+    assert offsets_in(log) == [0, 1, 2, 3, 4, 5, 10, 11, 12]

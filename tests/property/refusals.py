@@ -120,6 +120,8 @@ class RefusedRun(Run):
         """The log goes on. It may have done the step, or nothing of it."""
         self.outcomes["online"] += 1
         states = [before["_state"], self._next or self._state]
+        if step[0] == "follow" and log.log_end_offset == log.active_segment.base_offset:
+            states[0] = before["_state"] = states[0]._replace(end=log.log_end_offset)  # a roll beyond a gap
         now = [state for state in states if (state.start, state.end) == (log.log_start_offset, log.log_end_offset)]
         require(bool(now), "live", f"{log} after {step}, by the model {states}")
         self._check_live(log, now[0])

@@ -6,7 +6,7 @@ name; a broken disk can refuse anything; a full one refuses whatever needs space
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -89,9 +89,9 @@ class RefusingDisk(WatchedDisk):
         self.refuser.call("open", path)
         return super().open(path)
 
-    def open_write(self, path: str, *, create: bool = True) -> WriteFile:
+    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
         self.refuser.call("open", path)
-        return RefusingFile(self.disk.open_write(path, create=create), self)
+        return RefusingFile(self.disk.open_write(path, create=create, new=new), self)
 
     def rename(self, source: str, target: str) -> None:
         self.refuser.call("rename", source)
@@ -108,6 +108,10 @@ class RefusingDisk(WatchedDisk):
     def remove_directory(self, path: str) -> bool:
         self.refuser.call("remove_directory", path)
         return super().remove_directory(path)
+
+    def remove_in_steps(self, path: str) -> Generator[None, None, bool]:
+        self.refuser.call("remove_directory", path)
+        return (yield from super().remove_in_steps(path))
 
     def set_modified(self, path: str, modified_ms: int) -> None:
         self.refuser.call("set_modified", path)

@@ -79,7 +79,7 @@ class LocalLog:
         self.recovery_point = min(self.recovery_point, offset)
 
     def roll(self, first_offset: int | None = None) -> LogSegment:
-        """Begin a new segment at the log end, or at `first_offset` where that is higher."""
+        """Begin a new segment at the log end, or at `first_offset` where that is higher: the log then ends there."""
         self.ensure_open()
         base_offset = max(self.log_end.offset, first_offset or 0)
         active = self.segments.active
@@ -101,7 +101,8 @@ class LocalLog:
             self.fs.sync_directory(self.directory)
             segment = self._create(base_offset)
             self.segments.add(segment)
-        self.set_log_end(self.log_end.offset)
+        # Also if what is to be appended next fails: whoever opens the log finds that it ends where this segment begins.
+        self.set_log_end(base_offset)
         return segment
 
     def _create(self, base_offset: int) -> LogSegment:

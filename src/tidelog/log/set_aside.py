@@ -8,7 +8,7 @@ name ends in `.log` can be read with the usual tools. Kafka ignores such names a
 """
 
 from tidelog.errors import InvalidRequestError
-from tidelog.log.files import FileSystem, ReadFile, join
+from tidelog.log.files import FileSystem, ReadFile, create_anew, join
 
 __all__ = ["SET_ASIDE", "copy_aside", "free_name"]
 
@@ -32,9 +32,8 @@ def copy_aside(fs: FileSystem, directory: str, base_offset: int, source: ReadFil
     """Copy a stretch of a `.log` and return its path once it is on the disk under that name."""
     path = free_name(fs, directory, base_offset, start)
     beside = f"{path}.tmp"
-    file = fs.open_write(beside)
+    file = create_anew(fs, beside)
     try:
-        file.resize(0)
         position = start
         while position < end:
             data = source.read(position, min(_COPIED_AT_ONCE, end - position))
