@@ -14,6 +14,8 @@ and the block is named. What failed can be seen again with the line that is prin
     refusals   any call refused (no descriptor, an I/O error, a full disk), then a retry on the live log, then fsck
                (tests/property/refusals.py)
     fsck       files of a root damaged in every way, the check and the repair judged (tests/fsck/campaign.py)
+    pages      pages exchanged, written over or zeroed, lengths and bytes damaged; the repair judged by a search
+               of every position (tests/fsck/pages.py)
     damage     every bit of a small log flipped, every file of it cut at every byte (tests/property/damage.py)
 
 The last has as many cases as it has, and no chance in it: its seed is the number of the first case.
@@ -40,6 +42,7 @@ KINDS = {
     "compaction": "tests.property.crash_compaction:run",
     "refusals": "tests.property.refusals:run",
     "fsck": "tests.fsck.campaign:run",
+    "pages": "tests.fsck.pages:run",
     "damage": "tests.property.damage:run",
 }
 BLOCK = 25_000
@@ -50,6 +53,7 @@ DISORDER_SHARE = 5  # one cut in disorder for so many in order
 FSCK_SHARE = 4  # one damaged root for so many cuts
 FSCK_BLOCK = 250
 REFUSAL_SHARE = 4  # one refused call for so many cuts
+PAGES_SHARE = 8  # one log with damaged pages for so many cuts
 COMPACTION_SHARE = 5  # one cut of a round of compaction for so many of other workloads
 
 
@@ -85,6 +89,8 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
             yield Block(kind, seed * 1_000_000 + number, min(size, share - start))
     for start in range(0, cuts // FSCK_SHARE, FSCK_BLOCK):
         yield Block("fsck", seed * 1_000_000 + start, min(FSCK_BLOCK, cuts // FSCK_SHARE - start))
+    for start in range(0, cuts // PAGES_SHARE, FSCK_BLOCK):
+        yield Block("pages", seed * 1_000_000 + start, min(FSCK_BLOCK, cuts // PAGES_SHARE - start))
     damages = len(import_module("tests.property.damage").all_damage())
     for start in range(0, damages, CRASH_BLOCK):
         yield Block("damage", start, min(CRASH_BLOCK, damages - start))

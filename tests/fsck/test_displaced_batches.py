@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.fsck.roots_on_disk import a_root, contents, segment
+from tests.fsck import roots
+from tests.fsck.roots_on_disk import a_root, contents, flip, segment
 from tests.fsck.test_check import batch_starts
 from tests.fsck.test_repair import manifest, offsets_in, repaired
 from tests.fsck.test_segment_scan import scanned
@@ -122,3 +123,75 @@ def test_in_whatever_order_all_batches_of_a_file_stand_each_gets_its_place(
     assert (layout.shifted, layout.out_of_order) == ([], [])
     assert kept == sorted(kept)
     assert sorted([*kept, *moved]) == sorted(facts.batches["first"].tolist())
+
+
+# -- headers, and batches that came with a page ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bit", [0, 3, 9, 13, 17, 24, 30, 31])
+@pytest.mark.parametrize("number", [0, 2, -1])
+def test_a_flipped_bit_of_a_batch_length_costs_no_record(root: Path, number: int, bit: int) -> None:
+    """The checksum holds with the length that the next batch, or the end of the file, proves."""
+    log = segment(root, 2)
+    before = log.read_bytes()
+    flip(log, batch_starts(log)[number] + 8 + bit // 8, bit % 8)
+    result = repaired(root)
+    assert result.is_clean
+    assert log.read_bytes() == before
+    assert {entry["code"] for entry in manifest(result)} == {"LOG-LENGTH"}
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_an_offset_that_one_inserted_byte_made_is_not_believed(root: Path, is_clean: bool) -> None:
+    """The byte after the offset makes it a hundred times as large; everything else of the batch is sound."""
+    log = segment(root, -1)
+    before, records = log.read_bytes(), offsets_in(log)
+    if not is_clean:
+        (root / ".kafka_cleanshutdown").unlink()
+    start = batch_starts(log)[-1]
+    log.write_bytes(before[: start + 8] + b"\x62" + before[start + 8 :])
+    result = repaired(root)
+    assert result.is_clean
+    assert log.read_bytes() == before
+    assert offsets_in(log) == records
+    epochs = (root / "orders-0" / "leader-epoch-checkpoint").read_text().split()
+    assert epochs[-2:] == ["2", "59"]
+
+
+def test_a_header_that_was_zeroed_is_written_by_what_its_neighbours_tell(root: Path) -> None:
+    log = segment(root, 2)
+    before = log.read_bytes()
+    start = batch_starts(log)[3]
+    log.write_bytes(before[:start] + bytes(17) + before[start + 17 :])
+    assert repaired(root).is_clean
+    assert log.read_bytes() == before
+
+
+def test_a_sound_batch_inside_of_a_damaged_one_goes_to_where_it_is_missing(tmp_path: Path) -> None:
+    """A page with a whole batch was written into a larger batch, and lost where it was."""
+    batches = [
+        bytes(build_batch([NewRecord(b"k", bytes([65 + number]) * size)], base_offset=number))
+        for number, size in enumerate((30, 30, 2000, 30, 30))
+    ]
+    root = roots.a_root(tmp_path / "r", {"t-0": batches})
+    log = root / "t-0" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    moved, size = len(batches[0]), len(batches[1])
+    data[1000 : 1000 + size] = batches[1]
+    data[moved + 20 : moved + size] = bytes(size - 20)
+    log.write_bytes(data)
+    repaired(root)
+    assert batches_in(log) == [batches[0], batches[1], batches[3], batches[4]]
+
+
+def test_a_batch_in_a_record_of_a_damaged_batch_is_not_taken_for_one_of_the_log(tmp_path: Path) -> None:
+    inner = bytes(build_batch([NewRecord(b"inner", b"x" * 40)], base_offset=1))
+    batches = [
+        bytes(build_batch([NewRecord(b"k", value)], base_offset=number))
+        for number, value in enumerate((b"a" * 30, inner, b"c" * 30))
+    ]
+    root = roots.a_root(tmp_path / "r", {"t-0": batches})
+    log = root / "t-0" / f"{0:020}.log"
+    flip(log, len(batches[0]) + 22 + 8)
+    repaired(root)
+    assert batches_in(log) == [batches[0], batches[2]]

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidelog.fsck.segment_facts import Batches, SegmentFacts, span_of
+from tidelog.records.batch import BATCH_HEADER_SIZE
 from tidelog.records.java import MAX_INT32
 
-__all__ = ["Layout", "Placed", "Run", "Shifted", "lay_out", "ordered_mask"]
+__all__ = ["Layout", "Mask", "Placed", "Run", "Shifted", "lay_out", "ordered_mask", "range_of"]
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 _NOWHERE = 1 << 63
@@ -56,6 +57,7 @@ class Layout(NamedTuple):
     shifted: list[Shifted]  # what fills the hole it stands in, but for its offset
     out_of_order: list[tuple[int, int]]  # segment and batch: what fits nowhere
     misnamed: list[tuple[int, int]]  # segment, and the base offset that should be its name
+    bases: tuple[int, ...] = ()  # of the segments, where their names are right
 
     @property
     def is_right(self) -> bool:
@@ -66,6 +68,8 @@ def lay_out(
     segments: Sequence[SegmentFacts],
     closed_at: int | None = None,
     is_copy: Callable[[SegmentFacts, int], bool] = lambda facts, batch: False,
+    *,
+    is_compacted: bool = False,
 ) -> Layout:
     """Find a place for every sound batch of a partition, whose log end was written down when it was closed.
 
@@ -78,13 +82,16 @@ def lay_out(
     out_of_order: list[tuple[int, int]] = []
     bases, misnamed = _right_bases(segments)
     for number, facts in enumerate(segments):
-        low, high = _range_of(bases, number)
+        low, high = range_of(bases, number)
         batches = facts.batches
         outside = _outside(batches, low, high)
         fits = ~outside
         behind = closed_at if number + 1 == len(segments) else high
         is_longer = closed_at is not None and number + 1 == len(segments) and facts.next_offset > closed_at
-        if not fits.all() or is_longer or (batches["first"][1:] <= batches["last"][:-1]).any():
+        is_cut_off = behind is None and not is_compacted and _is_cut_off(facts, low)
+        if not fits.all() or is_longer or is_cut_off or (batches["first"][1:] <= batches["last"][:-1]).any():
+            if is_cut_off:
+                behind = _expected_first(batches, low) + span_of(batches[len(batches) - 1]) + 1
             if _are_all_there(batches, low, behind):
                 suspects = []
                 displaced = set(np.flatnonzero(~ordered_mask(batches["first"], batches["last"])).tolist())
@@ -109,7 +116,25 @@ def lay_out(
             out_of_order += [(run.segment, batch) for batch in range(run.start, run.stop)]
         else:
             moved.append(Placed(run, target))
-    return _without_collisions(Layout(in_place, moved, shifted, sorted(out_of_order), misnamed), segments)
+    layout = Layout(in_place, moved, shifted, sorted(out_of_order), misnamed, tuple(bases))
+    return _without_collisions(layout, segments)
+
+
+def _is_cut_off(facts: SegmentFacts, low: int) -> bool:
+    """Whether the last batch of a log goes on with another offset behind damage that has no room for a batch.
+
+    Nothing is missing there, so its offset does not follow from what was written: it is damaged as well.
+    """
+    batches = facts.batches
+    if len(batches) < 2 or batches["first"][-1] <= batches["last"][-2]:
+        return False
+    gap = int(batches["position"][-1] - batches["position"][-2] - batches["size"][-2])
+    return 0 < gap < BATCH_HEADER_SIZE and int(batches["first"][-1]) != _expected_first(batches, low)
+
+
+def _expected_first(batches: Batches, low: int) -> int:
+    """The first offset of the last batch, by the one before it."""
+    return int(batches["last"][-2]) + 1 if len(batches) > 1 else low
 
 
 def _right_bases(segments: Sequence[SegmentFacts]) -> tuple[list[int], list[tuple[int, int]]]:
@@ -144,9 +169,10 @@ def _shifted_in(facts: SegmentFacts, low: int, high: int | None) -> list[tuple[i
     behind = np.concatenate((first[1:], [-1 if high is None else high]))
     fills = (before + (last - first) + 1 == behind) & (first != before) & (before >= low)
     ends = position + batches["size"]
-    is_joined = np.concatenate(([True], position[1:] == ends[:-1]))
+    # Fewer bytes than any batch takes may lie between: they held no offset.
+    is_joined = np.concatenate(([True], position[1:] - ends[:-1] < BATCH_HEADER_SIZE))
     if len(position):
-        is_joined[0] = position[0] == 0
+        is_joined[0] = position[0] < BATCH_HEADER_SIZE
     suspects = np.flatnonzero(fills & is_joined & (len(batches) > 1))
     return [(int(batch), int(before[batch])) for batch in suspects]
 
@@ -174,7 +200,7 @@ def _exchanged(batches: Batches, suspects: Sequence[tuple[int, int]]) -> set[int
     return set(holes)
 
 
-def _range_of(bases: Sequence[int], number: int) -> tuple[int, int]:
+def range_of(bases: Sequence[int], number: int) -> tuple[int, int]:
     """The offsets that belong to a segment."""
     base = bases[number]
     following = bases[number + 1] if number + 1 < len(bases) else _NOWHERE
@@ -203,7 +229,7 @@ def _place_for(run: Run, segments: Sequence[SegmentFacts], bases: Sequence[int],
     target = bisect_left(bases, first + 1) - 1
     if target < 0 or target == run.segment:
         return None
-    low, high = _range_of(bases, target)
+    low, high = range_of(bases, target)
     if not low <= first <= last < high:
         return None
     there = segments[target].batches[in_place[target]]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tidelog.fsck.batch_order import Layout
-from tidelog.fsck.findings import Severity
+from tidelog.fsck.findings import CODES, Severity
 from tidelog.fsck.notes import Notes
 from tidelog.fsck.segment_facts import span_of
 from tidelog.fsck.segment_scan import Batches, Damage, SegmentFacts
@@ -21,6 +21,8 @@ _MANY = 10  # findings of one kind in one file, before the rest is counted
 def judged_damage(facts: SegmentFacts, damage: Damage, *, is_last: bool, is_clean: bool) -> tuple[str, Severity | None]:
     """Code and severity of bytes that are no batch. At the very end of the last segment a crash may have left them."""
     code = damage.code
+    if damage.right is not None:
+        return code, None
     if is_last and damage.end == facts.size and not is_clean:
         if code == "LOG-ZEROS":
             return code, Severity.WARNING
@@ -41,9 +43,11 @@ def note_damage(notes: Notes, facts: SegmentFacts, *, is_last: bool, is_clean: b
             notes.add(code, facts.path, f"{len(left)} more such places, {size} bytes", position=damage.position,
                       size=left[-1].end - damage.position)  # fmt: skip
             break
+        is_lost = damage.right is None
         notes.add(
             code, facts.path, damage.why, position=damage.position, size=damage.size,
-            offsets=_offsets_around(facts, damage), severity=severity,
+            offsets=_offsets_around(facts, damage) if is_lost else None, severity=severity,
+            remedy=None if is_lost else CODES["LOG-MAGIC"].remedy,
         )  # fmt: skip
     for position, words in facts.odd_times[:_MANY]:
         notes.add("LOG-TIMES", facts.path, words, position=position)

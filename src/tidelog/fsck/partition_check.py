@@ -11,6 +11,7 @@ from tidelog.fsck.findings import Finding, Severity
 from tidelog.fsck.index_check import check_offset_index, check_time_index
 from tidelog.fsck.index_spacing import IndexSpacing
 from tidelog.fsck.log_check import GapRules, judged_damage, note_damage, note_gaps, note_layout
+from tidelog.fsck.loose_batches import place_loose, unbury
 from tidelog.fsck.notes import Notes
 from tidelog.fsck.partition_files import PartitionFiles
 from tidelog.fsck.places import PartitionPlace
@@ -26,6 +27,7 @@ from tidelog.log.local_files import LocalReadFiles
 from tidelog.log.names import (
     CLEANER_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
+    HIGH_WATERMARK_CHECKPOINT,
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
@@ -123,8 +125,8 @@ class PartitionCheck:
     def finish(self, segments: Sequence[SegmentFacts]) -> None:
         """Look at everything, now that the segments have been read."""
         self.segments = sorted([*segments, *self._unread_segments()], key=lambda facts: facts.base_offset)
-        self.layout = lay_out(self.segments, self._closed_at, self._is_copy)
         self.is_compacted = self._was_cleaned() or any(facts.looks_compacted for facts in self.segments)
+        self.layout = self._lay_out()
         self._check_names()
         self._check_metadata()
         self._check_logs()
@@ -135,6 +137,29 @@ class PartitionCheck:
         note_doubts(self.notes, self.segments, self.layout)
         if isinstance(self._fs, LocalReadFiles):
             self._check_owners()
+
+    def _lay_out(self) -> Layout:
+        """Find the place of every batch: by the order of those that stand in one, then of those that do not."""
+        layout = self._lay_out_once()
+        if any(facts.buried for facts in self.segments) and unbury(layout, self.segments, layout.bases, self._reached):
+            layout = self._lay_out_once()
+        return layout
+
+    def _lay_out_once(self) -> Layout:
+        may_have_gaps = self.is_compacted or self.is_quorum
+        layout = lay_out(self.segments, self._closed_at, self._is_copy, is_compacted=may_have_gaps)
+        return place_loose(layout, self.segments, layout.bases, self._reached, is_compacted=may_have_gaps)
+
+    @property
+    def _reached(self) -> int | None:
+        """An offset that the log has reached, by the checkpoints; None if they do not know it."""
+        if not self._is_live:
+            return None
+        known = [
+            self.root.offset_of(name, self.place.topic_partition)
+            for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+        ]
+        return max((offset for offset in known if offset is not None), default=None)
 
     def _unread_segments(self) -> Iterator[SegmentFacts]:
         """Stand for the segments that cannot be read: what follows from them is not judged."""

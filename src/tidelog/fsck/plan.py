@@ -22,6 +22,7 @@ from tidelog.fsck.checker import Checked
 from tidelog.fsck.epoch_check import epochs_of_log, folded
 from tidelog.fsck.findings import Finding, Report, Severity
 from tidelog.fsck.index_configs import DEFAULT, Given, IndexConfig, IndexConfigs
+from tidelog.fsck.loose_batches import offset_of_header
 from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.fsck.rehearsal import is_local
 from tidelog.fsck.root_plan import RootPlan, plan_root
@@ -336,11 +337,8 @@ def _plan_log(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Finding], 
         why = f"the leader epoch {row['epoch']} at {row['position']} becomes {wrong.epoch}"
         data = wrong.epoch.to_bytes(4, "big", signed=True)
         plan.mends.append(Mend(path, int(row["position"]) + 12, data, "LOG-EPOCH", why))
-    for facts in segments:
-        for damage in facts.damage:
-            if damage.right_magic is not None:
-                why = f"the magic at {damage.position} becomes {damage.right_magic}"
-                plan.mends.append(Mend(facts.path, damage.position + 16, bytes([damage.right_magic]), "LOG-MAGIC", why))
+    for number in range(len(segments)):
+        plan.mends += _header_mends(number, one)
     if plan.mends or plan.renames:
         return
     contents = [_content(number, segments, layout) for number in range(len(segments))]
@@ -358,6 +356,21 @@ def _plan_log(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Finding], 
     ]
     plan.reload = True
     plan.recover_from = segments[changed[0]].base_offset
+
+
+def _header_mends(number: int, one: PartitionCheck) -> Iterator[Mend]:
+    """What is written into the headers of batches whose records are sound."""
+    facts, layout = one.segments[number], one.layout
+    for damage in facts.damage:
+        if damage.right is None:
+            continue
+        yield Mend(facts.path, damage.position + damage.right.at, damage.right.data, damage.code, damage.right.why)
+        if damage.right.span >= 0 and not one.is_compacted:
+            following = one.segments[number + 1].base_offset if number + 1 < len(one.segments) else None
+            offset = offset_of_header(facts, layout.in_place[number], damage, following)
+            if offset is not None:
+                why = f"the offset {damage.right.offset} at {damage.position} becomes {offset}"
+                yield Mend(facts.path, damage.position, offset.to_bytes(8, "big"), "LOG-OFFSET", why)
 
 
 def _whole(facts: SegmentFacts) -> tuple[Piece, ...]:

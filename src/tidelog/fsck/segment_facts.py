@@ -1,6 +1,6 @@
 """What the reading of a `.log` file leaves behind, for everything that is compared with the log afterwards."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -10,7 +10,7 @@ from tidelog.log.batch_info import BatchInfo
 from tidelog.records.batch import MAGIC
 from tidelog.records.control import EndTxnMarker
 
-__all__ = ["Batches", "Damage", "ProducerStep", "SegmentFacts", "span_of"]
+__all__ = ["Batches", "Damage", "ProducerStep", "RightBytes", "SegmentFacts", "span_of"]
 
 _NUMBER_OF = {name: number for number, name in enumerate(COLUMNS)}
 _HAS_DELETE_HORIZON = 0x40
@@ -38,6 +38,11 @@ class Batches:
         if len(parts) == 1:
             return cls(parts[0])
         return cls(np.concatenate(parts, axis=1) if parts else np.empty((len(COLUMNS), 0), np.int64))
+
+    @property
+    def columns(self) -> Any:
+        """A row of numbers for each name."""
+        return self._columns if self._which is None else self._columns[:, self._which]
 
     def __len__(self) -> int:
         return len(self["position"])
@@ -70,6 +75,16 @@ def span_of(batch: Batches) -> int:
     return (int(batch["last"]) - int(batch["first"])) % (1 << 64)
 
 
+class RightBytes(NamedTuple):
+    """What must be written into the header of a damaged batch."""
+
+    at: int  # from the start of the batch
+    data: bytes
+    why: str  # what becomes what
+    offset: int = -1  # that stands there, if more of the header is damaged than its version
+    span: int = -1  # how far the last offset of the batch lies behind its first
+
+
 class Damage(NamedTuple):
     """Bytes that are no sound batch."""
 
@@ -77,7 +92,7 @@ class Damage(NamedTuple):
     size: int
     code: str
     why: str
-    right_magic: int | None = None  # with which it would be a sound batch
+    right: "RightBytes | None" = None  # with which it would be a sound batch
 
     @property
     def end(self) -> int:
@@ -100,11 +115,27 @@ class SegmentFacts:
         self.size = size
         self.batches = Batches.joined([])
         self.damage: list[Damage] = []
+        self.buried: list[Sequence[int]] = []  # sound batches inside of damaged ones, a row of COLUMNS each
         self.odd_times: list[tuple[int, str]] = []  # positions of batches whose header names another largest timestamp
         self.steps: list[ProducerStep] = []
         self.records = 0
         self.has_producers = False
         self.is_unread = False  # the file is there, and nothing is known of what it holds
+
+    def unbury(self, row: Sequence[int]) -> None:
+        """Take a batch that lies inside of damage for one that belongs to the log: the damage ends where it begins."""
+        position, end = row[0], row[0] + row[1]
+        columns = np.concatenate([self.batches.columns, np.array(row, np.int64).reshape(-1, 1)], axis=1)
+        self.batches = Batches(columns[:, np.argsort(columns[0], kind="stable")])
+        rest = []
+        for damage in self.damage:
+            if damage.position <= position and end <= damage.end:
+                parts = ((damage.position, position), (end, damage.end))
+                rest += [damage._replace(position=low, size=high - low) for low, high in parts if high > low]
+            else:
+                rest.append(damage)
+        self.damage = rest
+        self.buried = [other for other in self.buried if other[0] != position]
 
     @property
     def next_offset(self) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tidelog.errors import CorruptionError, InvalidRecordError, TidelogError, UnsupportedError
-from tidelog.fsck.segment_facts import Batches, Damage, ProducerStep, SegmentFacts
+from tidelog.fsck.segment_facts import Batches, Damage, ProducerStep, RightBytes, SegmentFacts
 from tidelog.kernels.buffers import address_of
 from tidelog.kernels.decode import ROW_SIZE
 from tidelog.kernels.headers import BATCH_ROW, HeaderScan, Seen, StopReason, check_headers, scan_headers
@@ -38,7 +38,7 @@ from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC, batch_of
 from tidelog.records.compression import Codec
 from tidelog.records.control import end_txn_marker_of
 from tidelog.records.legacy import MIN_MESSAGE_SIZE
-from tidelog.view.resync import Resync, is_zero
+from tidelog.view.resync import Headless, Resync, is_zero
 
 __all__ = ["Batches", "Damage", "ProducerStep", "SegmentFacts", "scan_segment"]
 
@@ -49,6 +49,8 @@ _TOLD_AT_ONCE = 16 << 20
 _REPLAYED_AT_ONCE = 1024
 _LARGEST_CODEC = max(int(codec) for codec in Codec)
 _CODEC_BITS = 0x07
+_LENGTH_AT, _MAGIC_AT, _DELTA = 8, 16, slice(23, 27)
+_ENDS_TRIED = 8  # of a batch whose length is damaged: sound batches in its records come before the next one
 
 
 def scan_segment(
@@ -74,7 +76,7 @@ class _Scan:
         self._size = self.facts.size
         self._deep = deep
         self._on_bytes = on_bytes
-        self._resync = Resync(file, self._size, base_offset)
+        self._resync = Resync(file, self._size, base_offset, any_offset=True)
         self._parts: list[Any] = []  # columns of sound batches
         self._headers = _Headers(self._size)  # of batches that are not yet among the parts
         self._has_legacy = False
@@ -289,19 +291,68 @@ class _Scan:
             swallowed = self._resync.swallowed(position + 1, frame_end)
             if swallowed is not None:
                 why = f"a batch length of {length} covers the batches behind it"
-                return self._damage(position, swallowed - position, "LOG-LENGTH", why)
+                return self._damage_up_to(position, swallowed, "LOG-LENGTH", why)
+            if self._is_end(frame_end) and self._resync.headless(position, self._size) is not None:
+                return self._damage_up_to(position, self._size, *self._fault(position, frame_end))
+            self._look_inside(position, frame_end)
             return self._damage(position, frame_end - position, *self._fault(position, frame_end))
-        behind = self._resync.next_sound(
-            position + 1, legacy=self._has_legacy or not (self._parts or self._headers.count)
-        )
+        legacy = self._has_legacy or not (self._parts or self._headers.count)
+        behind = self._resync.next_sound(position + 1, legacy=legacy)
         if behind is not None:
-            code, why = ("LOG-LENGTH", f"a batch length of {length} leads nowhere")
-            return self._damage(position, behind - position, code, why)
+            why = f"a batch length of {length} leads nowhere"
+            return self._damage_up_to(position, behind, "LOG-LENGTH", why)
         if is_frame:
-            return self._damage(position, left, *self._fault(position, frame_end))
-        if 0 <= length < MIN_MESSAGE_SIZE and left > HEADER_SIZE_UP_TO_MAGIC:
-            return self._damage(position, left, "LOG-LENGTH", f"a batch length of {length}, the smallest is 14")
-        return self._damage(position, left, "LOG-TORN", f"the last {left} bytes are no complete batch")
+            code, why = self._fault(position, frame_end)
+        elif 0 <= length < MIN_MESSAGE_SIZE and left > HEADER_SIZE_UP_TO_MAGIC:
+            code, why = "LOG-LENGTH", f"a batch length of {length}, the smallest is 14"
+        else:
+            code, why = "LOG-TORN", f"the last {left} bytes are no complete batch"
+        return self._damage_up_to(position, self._size, code, why)
+
+    def _damage_up_to(self, position: int, behind: int, code: str, why: str) -> int:
+        """Note bytes up to the next sound batch, or the end; in them may be a batch with a damaged header."""
+        end = behind
+        for _ in range(_ENDS_TRIED):
+            if self._resync.is_headless(Headless(position, end)):
+                return self._damaged_header(Headless(position, end))
+            if end >= self._size:
+                break
+            end = self._resync.next_sound(end + 1, legacy=False) or self._size
+        found = self._resync.headless(position + 1, behind)
+        if found is None:
+            return self._damage(position, behind - position, code, why)
+        self._damage(position, found.start - position, "LOG-LENGTH", why)
+        return self._damaged_header(found)
+
+    def _damaged_header(self, found: Headless) -> int:
+        """Note a batch of which only bytes are wrong that the checksum does not cover."""
+        head = self._file.read(found.start, BATCH_HEADER_SIZE)
+        length = int.from_bytes(head[_LENGTH_AT:PREFIX_SIZE], "big", signed=True)
+        right = found.length.to_bytes(4, "big") + head[PREFIX_SIZE:_MAGIC_AT] + bytes([MAGIC])
+        told = f"the batch length {length} at {found.start} becomes {found.length}"
+        why = f"a batch length of {length}: with {found.length} its checksum holds"
+        if head[_MAGIC_AT] != MAGIC:
+            told, why = f"{told}, its magic {MAGIC}", f"{why}, and with magic {MAGIC}"
+        offset, span = int.from_bytes(head[:_LENGTH_AT], "big", signed=True), int.from_bytes(head[_DELTA], "big")
+        mend = RightBytes(_LENGTH_AT, right, told, offset, span)
+        self.facts.damage.append(Damage(found.start, found.end - found.start, "LOG-LENGTH", why, mend))
+        return found.end
+
+    def _look_inside(self, start: int, end: int) -> None:
+        """Find sound batches inside of a damaged one. They may be what a record holds: others decide about them."""
+        at = self._resync.next_sound(start + 1, legacy=False, until=end)
+        while at is not None:
+            info = self._resync.sound_at(at)
+            assert info is not None
+            if at + info.size > end:
+                return
+            self.facts.buried.append(
+                (
+                    info.position, info.size, info.base_offset, info.last_offset, info.max_timestamp_ms,
+                    info.leader_epoch, info.records_count, info.attributes, info.magic, info.producer_id,
+                )
+            )  # fmt: skip
+            at = self._resync.next_sound(at + info.size, legacy=False, until=end)
 
     def _is_end(self, position: int) -> bool:
         left = self._size - position
@@ -319,8 +370,12 @@ class _Scan:
         return "LOG-CRC", "not a sound batch"
 
     def _damage(self, position: int, size: int, code: str, why: str) -> int:
-        magic = _right_magic(self._file.read(position, size)) if code == "LOG-MAGIC" else None
-        self.facts.damage.append(Damage(position, size, code, why, magic))
+        right = None
+        if code == "LOG-MAGIC":
+            magic = _right_magic(self._file.read(position, size))
+            if magic is not None:
+                right = RightBytes(_MAGIC_AT, bytes([magic]), f"the magic at {position} becomes {magic}")
+        self.facts.damage.append(Damage(position, size, code, why, right))
         return position + size
 
 

@@ -2,9 +2,12 @@
 
 A batch has no mark at its start. But its version, its length, its offsets and, above all, its checksum leave next to no
 chance that other bytes pass for one; and where the length of the broken batch leads to a sound one, nobody searches.
+
+The first 17 bytes of a version 2 batch (offset, length, leader epoch, version) are not under its checksum. The checksum
+and what it covers are enough to know a batch by, if it is known where the batch ends: `headless` looks for those.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,26 +16,44 @@ from tidelog.log.batch_info import BatchInfo, batch_info
 from tidelog.log.files import ReadFile
 from tidelog.records.batch import BATCH_HEADER_SIZE, MAGIC, PREFIX_SIZE
 from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC, batch_of
+from tidelog.records.checksum import crc32c_of
 from tidelog.records.java import MAX_INT32
 from tidelog.records.legacy import MIN_MESSAGE_SIZE
 
-__all__ = ["Resync", "is_zero"]
+__all__ = ["Headless", "Resync", "is_zero"]
 
 _CHUNK = 1 << 20
 _SMALLEST_V2 = BATCH_HEADER_SIZE - PREFIX_SIZE
 _LEGACY_HEAD = 26
+_CRC_AT = HEADER_SIZE_UP_TO_MAGIC  # of a version 2 batch; what it covers follows
+_LARGEST_HEADLESS = 4 << 20
+_MOST_SUMMED = 64 << 20  # bytes of checksums that one search may cost
+_CODEC_BITS, _LARGEST_CODEC, _UNUSED_BITS = 0x07, 4, 0x80
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Int64Array = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class Resync:
-    """Looks for sound batches of one segment."""
+class Headless(NamedTuple):
+    """A version 2 batch whose checksum holds, whatever its first 17 bytes say."""
 
-    def __init__(self, file: ReadFile, size: int, base_offset: int) -> None:
+    start: int  # of its header
+    end: int
+
+    @property
+    def length(self) -> int:
+        """What its length field must say."""
+        return self.end - self.start - PREFIX_SIZE
+
+
+class Resync:
+    """Looks for sound batches of one segment. With `any_offset` their offsets may be damaged."""
+
+    def __init__(self, file: ReadFile, size: int, base_offset: int, *, any_offset: bool = False) -> None:
         self._file = file
         self._size = size
         self._base_offset = base_offset
+        self._any_offset = any_offset
 
     def sound_at(self, position: int) -> BatchInfo | None:
         """The batch at a position, if it is one from its first byte to its last and could belong to the segment."""
@@ -46,7 +67,7 @@ class Resync:
             return None
         try:
             info = batch_info(head, 0, position)
-            if not self._fits(info.base_offset, info.last_offset):
+            if not self._any_offset and not self._fits(info.base_offset, info.last_offset):
                 return None
             batch = batch_of(self._file.read(position, length + PREFIX_SIZE))
             batch.ensure_valid()
@@ -57,16 +78,46 @@ class Resync:
     def _fits(self, first: int, last: int) -> bool:
         return self._base_offset <= first <= last <= self._base_offset + MAX_INT32
 
-    def next_sound(self, start: int, *, legacy: bool) -> int | None:
-        """The position of the first sound batch at or after `start`; entries of the old formats only if wished."""
-        while self._size - start > HEADER_SIZE_UP_TO_MAGIC:
+    def next_sound(self, start: int, *, legacy: bool, until: int | None = None) -> int | None:
+        """The position of the first sound batch at or after `start`, and before `until`.
+
+        Entries of the old formats only if wished.
+        """
+        until = self._size if until is None else until
+        while self._size - start > HEADER_SIZE_UP_TO_MAGIC and start < until:
             data = self._file.read(start, _CHUNK)
             for candidate in self._candidates(np.frombuffer(data, np.uint8), start, legacy).tolist():
+                if candidate >= until:
+                    return None
                 if self.sound_at(candidate) is not None:
                     return int(candidate)
             if start + len(data) >= self._size or len(data) <= BATCH_HEADER_SIZE:
                 return None
             start += len(data) - BATCH_HEADER_SIZE
+        return None
+
+    def is_headless(self, found: Headless) -> bool:
+        """Whether what stands between two positions is a version 2 batch, whatever its first 17 bytes say."""
+        size = found.end - found.start
+        if not BATCH_HEADER_SIZE <= size <= _LARGEST_HEADLESS:
+            return False
+        data = self._file.read(found.start, size)
+        at = np.zeros(1, np.int64)
+        return bool(len(_with_sane_fields(np.frombuffer(data, np.uint8), at))) and _sum_holds(data, 0)
+
+    def headless(self, start: int, end: int) -> Headless | None:
+        """The batch that ends at `end`, and of which nothing stands before `start`, by its checksum alone."""
+        if not BATCH_HEADER_SIZE <= end - start <= _LARGEST_HEADLESS:
+            return None
+        data = self._file.read(start, end - start)
+        at = np.arange(len(data) - BATCH_HEADER_SIZE + 1)
+        summed = 0
+        for candidate in _with_sane_fields(np.frombuffer(data, np.uint8), at).tolist():
+            if _sum_holds(data, candidate):
+                return Headless(start + candidate, end)
+            summed += len(data) - candidate
+            if summed > _MOST_SUMMED:
+                break
         return None
 
     def swallowed(self, start: int, end: int) -> int | None:
@@ -98,7 +149,28 @@ class Resync:
         length = _big(data, at + 8, 4).astype(np.int32)
         at = at[(length >= smallest) & (length <= self._size - PREFIX_SIZE - start - at)]
         relative = _big(data, at, 8) - self._base_offset
-        return at[(relative >= 0) & (relative <= MAX_INT32)]
+        is_near = (relative >= 0) & (relative <= MAX_INT32)
+        if self._any_offset and head == BATCH_HEADER_SIZE:
+            return np.union1d(at[is_near], _with_sane_fields(data, at[~is_near]))
+        return at[is_near]
+
+
+def _with_sane_fields(data: Bytes, at: Int64Array) -> Int64Array:
+    """Of positions of version 2 batches those whose fields under the checksum could be such: random ones are not."""
+    at = at[
+        (data[at + 21] == 0) & (data[at + 22] & _UNUSED_BITS == 0) & (data[at + 22] & _CODEC_BITS <= _LARGEST_CODEC)
+    ]
+    delta, count = (_big(data, at + field, 4).astype(np.int32) for field in (23, 57))
+    at = at[(delta >= 0) & (count > 0) & (count - 1 <= delta)]
+    producer, sequence = _big(data, at + 43, 8), _big(data, at + 53, 4).astype(np.int32)
+    epoch = _big(data, at + 51, 2).astype(np.int16)
+    return at[(producer >= -1) & (epoch >= -1) & (sequence >= -1)]
+
+
+def _sum_holds(data: bytes, at: int) -> bool:
+    """Whether the checksum of the batch at a position, which reaches to the end of `data`, holds."""
+    stored = int.from_bytes(data[at + _CRC_AT : at + _CRC_AT + 4], "big")
+    return crc32c_of(memoryview(data)[at + _CRC_AT + 4 :]) == stored
 
 
 def _big(data: Bytes, at: Int64Array, size: int) -> Int64Array:
