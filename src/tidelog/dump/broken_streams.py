@@ -3,6 +3,9 @@
 Each function follows the reader that Kafka uses for a codec: java.util.zip.GZIPInputStream, snappy-java's
 SnappyInputStream, Kafka's own Lz4BlockInputStream, zstd-jni's ZstdInputStream. A reader gives bytes in pieces; the
 piece in which it meets the break is lost. Some breaks are met when a stream is opened: those are raised at once.
+
+A stream that gives more than the heap of Kafka's tools can hold breaks there, with Java's error: some bytes can stand
+for gigabytes.
 """
 
 import zlib
@@ -12,7 +15,7 @@ from tidelog.dump.java_streams import JavaStream
 from tidelog.dump.log_file import KAFKA_EXCEPTION
 from tidelog.dump.old_lz4 import failed_at
 from tidelog.dump.releases import Release
-from tidelog.records.compression import Codec
+from tidelog.records.compression import MAX_DECOMPRESSED_BYTES, Codec
 from tidelog.records.xxh32 import xxh32
 
 __all__ = ["broken_stream"]
@@ -29,6 +32,7 @@ _PIECE = 16 * 1024  # plain bytes that Kafka's readers ask for at once
 _SNAPPY_PIECE = 2 * 1024
 _GZIP_INPUT = 8 * 1024
 _ZSTD_INPUT = 128 * 1024 + 3
+_ZSTD_STEP = 1024
 _ZSTD_LEAST = 5  # bytes, of the header of a frame
 _LARGEST_SNAPPY_CHUNK = 512 * 1024 * 1024
 
@@ -58,6 +62,10 @@ def _open(codec: Codec, data: memoryview, magic: int, release: Release, start: i
     raise AssertionError("plain bytes are no stream")
 
 
+def _out_of_heap() -> JavaError:
+    return JavaError("java.lang.OutOfMemoryError", "Java heap space")
+
+
 def _at_opening(cause: JavaError) -> JavaError:
     return JavaError(KAFKA_EXCEPTION, str(cause), cause)
 
@@ -70,27 +78,30 @@ def _gzip(data: memoryview, release: Release) -> JavaStream:
     piece = _PIECE if release.is_at_least(1, 1) else 1
     position = _gzip_header(data)
     plain = bytearray()
-    while True:
+    while len(plain) <= MAX_DECOMPRESSED_BYTES:
         inflater = zlib.decompressobj(-zlib.MAX_WBITS)
         member = bytearray()
-        error = _inflate(inflater, data[position:], member, piece)
+        error = _inflate(inflater, data[position:], member, piece, MAX_DECOMPRESSED_BYTES - len(plain))
         plain += member
         if error is not None:
-            return JavaStream(bytes(plain), error)
+            return JavaStream(plain, error)
         trailer = data[len(data) - len(inflater.unused_data) :][:8]
         for wanted, stored in ((zlib.crc32(member), trailer[:4]), (len(member) & 0xFFFFFFFF, trailer[4:])):
             if len(stored) < 4:
-                return JavaStream(bytes(plain), JavaError(_END_OF_FILE))
+                return JavaStream(plain, JavaError(_END_OF_FILE))
             if int.from_bytes(stored, "little") != wanted:
-                return JavaStream(bytes(plain), JavaError(_ZIP, "Corrupt GZIP trailer"))
+                return JavaStream(plain, JavaError(_ZIP, "Corrupt GZIP trailer"))
         position = len(data) - len(inflater.unused_data) + 8
         try:
             position += _gzip_header(data[position:])
         except JavaError:
-            return JavaStream(bytes(plain))  # what follows a member and is none is passed over
+            return JavaStream(plain)  # what follows a member and is none is passed over
+    return JavaStream(plain, _out_of_heap())
 
 
-def _inflate(inflater: "zlib._Decompress", data: memoryview, plain: bytearray, size: int) -> JavaError | None:
+def _inflate(
+    inflater: "zlib._Decompress", data: memoryview, plain: bytearray, size: int, most: int
+) -> JavaError | None:
     """Inflate a member piece by piece; the error that ends it early."""
     for start in range(0, len(data), _GZIP_INPUT):
         pending: bytes | memoryview = data[start : start + _GZIP_INPUT]
@@ -100,6 +111,8 @@ def _inflate(inflater: "zlib._Decompress", data: memoryview, plain: bytearray, s
             except zlib.error as error:
                 return JavaError(_ZIP, str(error).partition(": ")[2])
             plain += piece
+            if len(plain) > most:
+                return _out_of_heap()
             if inflater.eof:
                 if start + _GZIP_INPUT < len(data):  # the rest was never fed: hand it back as unused
                     inflater.decompress(data[start + _GZIP_INPUT :])
@@ -161,14 +174,16 @@ def _snappy(data: memoryview, release: Release) -> JavaStream:
             error = _snappy_header(data[position - 4 : position - 4 + _SNAPPY_HEADER])
             position += _SNAPPY_HEADER - 4
             if error is not None:
-                return JavaStream(bytes(plain), error, buffer_size=buffer_size)
+                return JavaStream(plain, error, buffer_size=buffer_size)
             continue
         block = _snappy_chunk(data[position:], size, release, has_buffer=bool(plain))
+        if not isinstance(block, JavaError) and len(plain) + len(block) > MAX_DECOMPRESSED_BYTES:
+            block = _out_of_heap()
         if isinstance(block, JavaError):
-            return JavaStream(bytes(plain), block, buffer_size=buffer_size)
+            return JavaStream(plain, block, buffer_size=buffer_size)
         plain += block
         position += size
-    return JavaStream(bytes(plain))
+    return JavaStream(plain)
 
 
 def _snappy_header(header: memoryview) -> JavaError | None:
@@ -219,6 +234,8 @@ def _snappy_block(block: memoryview) -> bytes | JavaError:
             break
     else:
         return JavaError(_IO, "PARSING_ERROR(2)")
+    if size > MAX_DECOMPRESSED_BYTES:
+        return _out_of_heap()
     try:
         plain = bytes(cramjam.snappy.decompress_raw(block))
     except (cramjam.DecompressionError, MemoryError):
@@ -238,10 +255,12 @@ def _lz4(data: memoryview, magic: int, release: Release, start: int | None) -> J
     while True:
         block = _lz4_block(data, position, block_size, flg, release, start)
         if isinstance(block, JavaError):
-            return JavaStream(bytes(plain), block)
+            return JavaStream(plain, block)
         piece, position = block
         if not position:
-            return JavaStream(bytes(plain))
+            return JavaStream(plain)
+        if len(plain) + len(piece) > MAX_DECOMPRESSED_BYTES:
+            return JavaStream(plain, _out_of_heap())
         plain += piece
 
 
@@ -342,15 +361,41 @@ def _zstd(data: memoryview, release: Release) -> JavaStream:
         rest = data[position:]
         if len(rest) < _ZSTD_LEAST and not release.is_at_least(3, 5):
             rest = rest[:0]  # older libraries do not look at it yet
+        if _is_zstd_too_large(rest, plain):
+            return JavaStream(plain, _out_of_heap())
         try:
             plain += stream.decompress(rest)
         except zstandard.ZstdError as error:
-            return JavaStream(bytes(plain), _zstd_error(str(error).rpartition(": ")[2], release))
+            return JavaStream(plain, _zstd_error(str(error).rpartition(": ")[2], release))
         if not stream.eof:
             is_read = position > 0 and (position - 1) // _ZSTD_INPUT == (len(data) - 1) // _ZSTD_INPUT
-            return JavaStream(bytes(plain), None if is_read else _zstd_error(None, release))
+            return JavaStream(plain, None if is_read else _zstd_error(None, release))
         position = len(data) - len(stream.unused_data)
-    return JavaStream(bytes(plain))
+    return JavaStream(plain)
+
+
+def _is_zstd_too_large(data: memoryview, plain: bytearray) -> bool:
+    """Whether a stream gives more than fits behind `plain`, which then has as much of it as does.
+
+    Three bytes can stand for 128 KiB, so a stream is fed in small steps.
+    """
+    import zstandard
+
+    stream = zstandard.ZstdDecompressor().decompressobj(write_size=_PIECE)
+    before = len(plain)
+    try:
+        for start in range(0, len(data), _ZSTD_STEP):
+            piece = stream.decompress(data[start : start + _ZSTD_STEP])
+            if len(plain) + len(piece) > MAX_DECOMPRESSED_BYTES:
+                plain += piece[: MAX_DECOMPRESSED_BYTES - len(plain)]
+                return True
+            plain += piece
+            if stream.eof:
+                break
+    except zstandard.ZstdError:
+        pass  # it is broken before that
+    del plain[before:]
+    return False
 
 
 def _zstd_error(reason: str | None, release: Release) -> JavaError:

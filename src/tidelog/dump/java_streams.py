@@ -20,7 +20,7 @@ class JavaStream:
 
     __slots__ = ("_buffer_size", "_buffered", "_data", "_error", "_position")
 
-    def __init__(self, data: bytes, error: JavaError | None = None, *, buffer_size: int = 0) -> None:
+    def __init__(self, data: bytes | bytearray, error: JavaError | None = None, *, buffer_size: int = 0) -> None:
         self._data = data
         self._error = error
         self._position = 0
@@ -33,7 +33,7 @@ class JavaStream:
         self._position = min(start + size, len(self._data))
         if self._error is not None and self._read_to(start + size) > len(self._data):
             raise self._error
-        return self._data[start : self._position]
+        return bytes(self._data[start : self._position])
 
     def _read_to(self, end: int) -> int:
         """How far the stream itself is read, for what is wanted."""
@@ -55,6 +55,7 @@ def open_stream(codec: Codec, data: memoryview, magic: int, release: Release, *,
     try:
         return JavaStream(decompress(codec, data, magic=0 if magic == 0 and codec is Codec.LZ4 else 2))
     except DecompressionError:
-        from tidelog.dump.broken_streams import broken_stream
+        pass  # and let go of what it had read
+    from tidelog.dump.broken_streams import broken_stream
 
-        return broken_stream(codec, data, magic, release, start)
+    return broken_stream(codec, data, magic, release, start)
