@@ -1,6 +1,11 @@
-"""What lies below a path: roots, partition directories, and trees that hold them."""
+"""What lies below a path: roots, partition directories, and trees that hold them.
+
+What a repair has put into a quarantine looks like a root, and is none: it stays as it was put there, and nobody looks
+for logs in it.
+"""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -22,12 +27,14 @@ from tidelog.log.names import (
     parse_directory_name,
 )
 
-__all__ = ["PartitionPlace", "RootPlace", "ensure_no_link", "find_places", "real_path"]
+__all__ = ["MANIFEST", "PartitionPlace", "RootPlace", "ensure_no_link", "find_places", "real_path"]
 
 _ROOT_FILES = (
     META_PROPERTIES, CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT,
 )  # fmt: skip
 _PLACES_BY_DOTS = (".", "..")
+MANIFEST = "manifest.jsonl"  # in every directory of a quarantine
+_OF_ONE_REPAIR = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
 
 
 class PartitionPlace(NamedTuple):
@@ -74,6 +81,7 @@ def find_places(fs: ReadFileSystem, paths: Sequence[str]) -> list[RootPlace]:
         stat = fs.stat(path)
         if stat is None or not stat.is_directory:
             raise InvalidRequestError(f"{path} is no directory: name a log directory, a partition directory, or a tree")
+        _ensure_no_quarantine(fs, path)
         places = list(_below(fs, path))
         if not places:
             raise InvalidRequestError(
@@ -100,6 +108,8 @@ def _together(one: RootPlace | None, other: RootPlace) -> RootPlace:
 
 def _below(fs: ReadFileSystem, path: str) -> Iterator[RootPlace]:
     names = fs.list(path)
+    if _is_quarantine(fs, path):
+        return
     has_files = any(name in names for name in _ROOT_FILES)
     place = _partition(path)
     if place is not None and not has_files and any(name.endswith(LOG_SUFFIX) for name in names):
@@ -116,6 +126,23 @@ def _below(fs: ReadFileSystem, path: str) -> Iterator[RootPlace]:
     for name in directories:
         if name != REMOTE_INDEX_CACHE:
             yield from _below(fs, join(path, name))
+
+
+def _ensure_no_quarantine(fs: ReadFileSystem, path: str) -> None:
+    """Raise if a path lies in what a repair has kept."""
+    above = real_path(fs, path)
+    while above != parent_of(above):
+        if _is_quarantine(fs, above):
+            raise InvalidRequestError(
+                f"{path} lies in the quarantine {above}, which stays as it is: copy it elsewhere to look for logs in it"
+            )
+        above = parent_of(above)
+
+
+def _is_quarantine(fs: ReadFileSystem, path: str) -> bool:
+    """Whether a directory is what one repair has kept."""
+    name = path.rpartition("/")[2]
+    return _OF_ONE_REPAIR.fullmatch(name) is not None and fs.stat(join(path, MANIFEST)) is not None
 
 
 def _partition(path: str) -> PartitionPlace | None:

@@ -9,24 +9,31 @@ A line of the manifest names the file, the range of bytes, the offsets where the
 and why they were taken out, and by which code. Offsets that are missing from a log because of a repair are looked up
 here by the next check, and so are notices: what a repair left to people, and what was lost before it. Every repair of
 every root has a directory of its own, and nothing in one is written over.
+
+Nobody can read more in a quarantine than where it came from: a piece has the owner and the mode of its file, a
+directory those of the partition directory or the root. While a repair fills its directory, only its user can enter it.
 """
 
 import hashlib
 import json
+import os
 import re
+import stat
 from collections.abc import Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
 from tidelog.errors import CorruptionError, InvalidRequestError, LockedError
-from tidelog.fsck.places import real_path
+from tidelog.fsck.places import MANIFEST, real_path
 from tidelog.fsck.rehearsal import CHUNK, copy_range
 from tidelog.log.files import FileLock, FileSystem, ReadFile, ReadFileSystem, join, opened, parent_of, read_whole
+from tidelog.log.local_files import LocalFileSystem, own_as, storage_error
 from tidelog.log.names import LOCK_FILE
 
 __all__ = ["MANIFEST", "Notice", "Quarantine", "Remembered", "quarantine_of", "remembered"]
 
-MANIFEST = "manifest.jsonl"
+_PRIVATE = 0o700
+_OF_FILES, _OF_GROUP = 0o666, 0o070
 _STAMP = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z")
 
 
@@ -131,6 +138,7 @@ class Quarantine:
         if self._lock is not None:
             try:
                 self._fs.remove(join(self.path, LOCK_FILE))
+                self._own_like(self.path, self._given_root)
             finally:
                 self._lock.release()
 
@@ -182,6 +190,7 @@ class Quarantine:
         target = self._fs.open_write(path)
         try:
             target.resize(0)
+            self._own_piece(path, source)
             copy_range(source, position, size, target, 0)
             target.sync()
         finally:
@@ -206,8 +215,20 @@ class Quarantine:
                 continue
             if set(self._fs.list(self.path)) <= {LOCK_FILE}:
                 self._lock = lock
+                self._begin_manifest()
                 return
             lock.release()
+
+    def _begin_manifest(self) -> None:
+        """Make the file that a quarantine is known by, before there is a piece in it."""
+        path = join(self.path, MANIFEST)
+        manifest = self._fs.open_write(path)
+        try:
+            manifest.sync()
+        finally:
+            manifest.close()
+        self._own_like(path, self._given_root, _OF_FILES)
+        self._fs.sync_directory(self.path)
 
     def _make_directory(self, path: str) -> None:
         missing = []
@@ -216,7 +237,30 @@ class Quarantine:
             path = parent_of(path)
         for one in reversed(missing):
             self._fs.make_directory(one)
+            if one == self.path:
+                self._own_like(one, one, _PRIVATE)
+            else:
+                below = one.removeprefix(f"{self.path}/")
+                model = join(self._given_root, below) if below != one else self._given_root
+                self._own_like(one, model if self._fs.stat(model) is not None else self._given_root)
             self._fs.sync_directory(parent_of(one))
+
+    def _own_like(self, path: str, model: str, most: int = 0o7777) -> None:
+        """Give a path the owner and the mode of another one, but at most some rights."""
+        if isinstance(self._fs, LocalFileSystem):
+            try:
+                found = os.stat(model)
+            except OSError as error:
+                raise storage_error(model, error) from error
+            _own(path, found, most)
+
+    def _own_piece(self, path: str, source: ReadFile) -> None:
+        if isinstance(self._fs, LocalFileSystem) and source.descriptor is not None:
+            try:
+                found = os.fstat(source.descriptor)
+            except OSError as error:
+                raise storage_error(source.path, error) from error
+            _own(path, found, _OF_FILES)
 
     def _note(
         self,
@@ -252,6 +296,17 @@ class Quarantine:
         finally:
             manifest.close()
         self._fs.sync_directory(self.path)
+
+
+def _own(path: str, model: os.stat_result, most: int) -> None:
+    """Give a path owner and mode of something; where the group cannot be given, nothing to the group it has."""
+    mode = stat.S_IMODE(model.st_mode) & most
+    try:
+        if os.geteuid() != 0 and os.stat(path, follow_symlinks=False).st_gid != model.st_gid:
+            mode &= ~_OF_GROUP
+    except OSError as error:
+        raise storage_error(path, error) from error
+    own_as(path, model, mode)
 
 
 def _digest(source: ReadFile, position: int, size: int) -> str:
