@@ -168,7 +168,7 @@ def _no_root(root: Path) -> None:
 
 REFUSALS = [
     (_unclean, ("--topic", "k-basic"), 3, "was not closed in good order"),
-    (_unclean, ("--topic", "k-basic"), 3, "data').close()"),
+    (_unclean, ("--topic", "k-basic"), 3, "run `tidelog recover"),
     (_no_root, ("--topic", "k-basic"), 2, "is no log directory of a broker: it has neither meta.properties nor"),
     (lambda root: None, ("--topic", "k-basik"), 2, "has no partition of topic k-basik; the nearest is k-basic"),
     (lambda root: None, ("--topic", "k-basic,k-txn"), 2, "to name several topics, repeat --topic"),

@@ -17,6 +17,9 @@ import tidelog
 from tests.log.logs import NOW
 from tests.view.scans import some, write_log
 from tidelog.cli.main import cli
+from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.names import TopicPartition
+from tidelog.log.write_journal import PartitionNote, WriteJournal, WriteKind, write_journal
 from tidelog.records import Codec, Header, NewRecord
 
 
@@ -192,13 +195,13 @@ def test_a_load_that_is_asked_to_end_takes_back_what_it_did(tmp_path: Path, numb
 def test_a_load_that_was_interrupted_is_told_of_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"value": "one"}\n')
     assert load(tmp_path / "rows.jsonl", tmp_path / "r").exit_code == 0
-    end = {"is_new": False, "has_topic_id": True, "end": 1, "epoch": 0, "recovery_point": 1, "high_watermark": 1}
-    journal = {"version": 0, "topic": "orders", "was_empty": False, "marker": "{}", "partitions": {"0": end}}
-    (tmp_path / "r" / "tidelog-load.journal").write_text(json.dumps(journal))
+    note = PartitionNote(is_new=False, has_topic_id=True, end=1, epoch=0, recovery_point=1, high_watermark=1)
+    journal = WriteJournal(WriteKind.LOAD, b"{}", partitions={TopicPartition("orders", 0): note})
+    write_journal(LocalFileSystem(), str(tmp_path / "r"), journal)
     (tmp_path / "r" / ".kafka_cleanshutdown").unlink()
     done = load(tmp_path / "rows.jsonl", tmp_path / "r")
     assert done.exit_code == 0
-    assert done.stderr == ("tidelog: a load into orders was interrupted here: what it had appended is taken back\n")
+    assert done.stderr == f"tidelog: {tmp_path}/r: a load into orders was interrupted and is taken back\n"
     assert [record.value for record in tidelog.open(str(tmp_path / "r"))["orders", 0].read()] == [b"one", b"one"]
 
 

@@ -18,8 +18,11 @@ from tidelog.fsck import CODES, Report, Severity, check
 from tidelog.fsck.places import find_places
 from tidelog.log import LogConfig, ManualClock, UnifiedLog
 from tidelog.log.files import join
+from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.locks import lock_path
+from tidelog.log.names import UNFINISHED_WRITE
 from tidelog.log.offline_root import OfflineRoot
+from tidelog.log.write_journal import WriteJournal, WriteKind, write_journal
 from tidelog.records import NewRecord, read_batches
 from tidelog.records.checksum import crc32c_of
 
@@ -350,12 +353,16 @@ def test_a_log_that_grows_rolls_and_is_cleaned_meanwhile_is_clean(tmp_path: Path
     log.close()
 
 
-def test_a_load_that_was_interrupted_is_told_and_left_to_a_load(tmp_path: Path) -> None:
+def test_an_interrupted_load_and_a_journal_that_cannot_be_read_are_errors(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
-    (tmp_path / "tidelog-load.journal").write_text("{}")
+    write_journal(LocalFileSystem(), str(tmp_path), WriteJournal(WriteKind.LOAD))
     found = {finding.code: finding for finding in check(str(tmp_path)).findings}
-    assert found["ROOT-LOAD"].file.endswith("tidelog-load.journal")
-    assert "tidelog load" in found["ROOT-LOAD"].remedy
+    assert (found["ROOT-LOAD"].severity, "ROOT-FOREIGN" in found) == (Severity.ERROR, False)
+    assert "Kafka does not start" in found["ROOT-LOAD"].message
+    assert "tidelog recover" in found["ROOT-LOAD"].remedy
+    (tmp_path / UNFINISHED_WRITE / "journal").write_text('{"version": 99}')
+    found = {finding.code: finding for finding in check(str(tmp_path)).findings}
+    assert "it is of version 99" in found["ROOT-LOAD"].message
 
 
 # -- the identity of a root --------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from tidelog.fsck.reindex import KINDS, FileState, Reindexed, ReindexSettings, r
 from tidelog.log import LogConfig, ManualClock, UnifiedLog
 from tidelog.log.checkpoints import OffsetCheckpoint
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import CLEAN_SHUTDOWN, LOAD_JOURNAL, LOCK_FILE, LOG_START_CHECKPOINT, TopicPartition
+from tidelog.log.names import CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_CHECKPOINT, TopicPartition
+from tidelog.log.write_journal import WriteJournal, WriteKind, write_journal
 from tidelog.records import ControlType
 
 RECOVERY = "kafka-4.3/6-recovery"
@@ -285,8 +286,8 @@ def test_a_partition_that_somebody_has_open_is_left_alone(tmp_path: Path) -> Non
 
 def test_a_load_that_was_interrupted_comes_first(tmp_path: Path) -> None:
     root = a_root(tmp_path)
-    (root / LOAD_JOURNAL).touch()
-    with pytest.raises(StorageError, match="run tidelog load again"):
+    write_journal(LocalFileSystem(), str(root), WriteJournal(WriteKind.LOAD))
+    with pytest.raises(StorageError, match="a load was interrupted; run `tidelog recover"):
         reindexed(root)
 
 

@@ -19,7 +19,7 @@ from tidelog.errors import CorruptionError, InvalidRequestError, StorageError
 from tidelog.log import LogConfig, ManualClock, UnifiedLog
 from tidelog.log.files import join
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import CLEAN_SHUTDOWN, COMMIT_JOURNAL, COMMITTED_BATCHES, LOCK_FILE, TopicPartition
+from tidelog.log.names import CLEAN_SHUTDOWN, COMMITTED_BATCHES, LOCK_FILE, UNFINISHED_WRITE, TopicPartition
 from tidelog.records import NewRecord
 from tidelog.spark.commit import look, withdraw
 from tidelog.spark.commit_plan import Planning
@@ -194,7 +194,7 @@ def test_a_disk_without_room_is_told_while_nothing_is_decided(
     with pytest.raises(StorageError, match=complaint):
         commit_order(fs, order)
     assert CommittedBatches(fs, str(tmp_path)).read() == {}
-    assert not (tmp_path / COMMIT_JOURNAL).exists()
+    assert not (tmp_path / UNFINISHED_WRITE).exists()
 
 
 @pytest.mark.parametrize("configs", [{}, {"segment.bytes": "400"}, {"index.interval.bytes": "1"}], ids=str)

@@ -7,7 +7,8 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,16 +35,18 @@ from tidelog.log.files import join, read_whole
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import (
     CLEAN_SHUTDOWN,
-    COMMIT_JOURNAL,
     HIGH_WATERMARK_CHECKPOINT,
+    LOCK_FILE,
     RECOVERY_POINT_CHECKPOINT,
+    UNFINISHED_WRITE,
     TopicPartition,
 )
 from tidelog.log.offline_root import OfflineRoot
 from tidelog.log.partition_metadata import random_topic_id
 from tidelog.records import NewRecord, build_batch
-from tidelog.spark.commit import Order, look, roll_forward, withdraw
+from tidelog.spark.commit import Order, look, withdraw
 from tidelog.spark.committed_batches import BatchKey
+from tidelog.spark.recovery import settle_root
 from tidelog.spark.staged_pieces import staged_directories
 from tidelog.tables.load import load_table
 from tidelog.testing.disk import PowerLost, SimulatedFileSystem
@@ -99,13 +102,13 @@ def judge(disk: SimulatedFileSystem, before: Values, after: Values) -> None:
     """
     if disk.stat(ROOT) is not None:
         assert shown(disk) in ({number: records for number, records in before.items() if records}, after)
-    is_decided = roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
+    is_decided = settle_root(ROOT, fs=disk, clock=ManualClock(NOW))
     now = found(disk)
     assert now in ([after] if is_decided else [before, after])
     commit_order(disk, order_of(disk, OPTIONS))  # staged again, as by a stream that starts again
     assert found(disk) == after
     names = disk.list(ROOT)
-    assert not [name for name in names if COMMIT_JOURNAL in name or name.endswith("-delete") or name == ".lock"]
+    assert not [name for name in names if UNFINISHED_WRITE in name or name.endswith("-delete") or name == ".lock"]
     assert not [name for number in ADDED for name in disk.list(join(ROOT, f"orders-{number}")) if "deleted" in name]
     for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
         offsets = OffsetCheckpoint(disk, join(ROOT, name)).read()
@@ -164,7 +167,7 @@ def test_a_topic_is_replaced_in_one_step_too() -> None:
             commit_order(disk, order)
         image = disk.after_crash(random.Random(call))
         assert shown(image) in (ADDED, {}, {number: records for number, records in before.items() if records})
-        is_decided = roll_forward(ROOT, fs=image, clock=ManualClock(NOW))
+        is_decided = settle_root(ROOT, fs=image, clock=ManualClock(NOW))
         assert found(image) in ([ADDED] if is_decided else [before, ADDED])
         assert found(image, "other") == {0: [b"other"]}
         commit_order(image, order_of(image, options_for(ROOT, overwrite=True)))
@@ -182,15 +185,15 @@ def test_a_power_cut_while_a_commit_is_brought_to_its_end_is_made_good_by_the_th
         with pytest.raises(PowerLost):
             commit_order(disk, order)
         interrupted = disk.after_crash(random.Random(left))
-        assert COMMIT_JOURNAL in interrupted.list(ROOT) or left == 4
+        assert UNFINISHED_WRITE in interrupted.list(ROOT) or left == 4
         rehearsal = interrupted.copy()
         first = rehearsal.calls
-        roll_forward(ROOT, fs=rehearsal, clock=ManualClock(NOW))
+        settle_root(ROOT, fs=rehearsal, clock=ManualClock(NOW))
         for call in range(1, rehearsal.calls - first + 1, 3):
             again = interrupted.copy()
             again.cut_at(again.calls + call)
             with pytest.raises(PowerLost):
-                roll_forward(ROOT, fs=again, clock=ManualClock(NOW))
+                settle_root(ROOT, fs=again, clock=ManualClock(NOW))
             judge(again.after_crash(random.Random(call)), before, added(before))
 
 
@@ -212,7 +215,7 @@ def test_a_disk_that_refuses_once_says_whether_it_is_decided(make: Callable[[], 
         disk.heal()
         is_decided = "is decided" in told
         withdraw(order.pieces, OPTIONS, None, fs=disk)  # what Spark asks for behind any error
-        roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
+        settle_root(ROOT, fs=disk, clock=ManualClock(NOW))
         assert found(disk) == (before if told and not is_decided else added(before)), f"call {call}: {told}"
         seen.add((bool(told), is_decided))
         if call % 5 == 0:
@@ -222,14 +225,16 @@ def test_a_disk_that_refuses_once_says_whether_it_is_decided(make: Callable[[], 
 
 def test_what_a_broker_has_taken_since_is_not_cut_off() -> None:
     disk = interrupted()
-    with LogManager.open(ROOT, fs=disk, clock=ManualClock(NOW)) as manager:
-        log = manager.get(TopicPartition("orders", 0))
-        assert log is not None
-        log.assign_epoch_start_offset(5, log.log_end_offset)  # what a leader does first
-    now = found(disk)
-    with pytest.raises(StorageError, match=rf"a broker has had orders-\d since.*remove {ROOT}/{COMMIT_JOURNAL}"):
-        roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
-    assert found(disk) == now
+    with without_journal(disk):
+        with LogManager.open(ROOT, fs=disk, clock=ManualClock(NOW)) as manager:
+            log = manager.get(TopicPartition("orders", 0))
+            assert log is not None
+            log.assign_epoch_start_offset(5, log.log_end_offset)  # what a leader does first
+        now = found(disk)
+    with pytest.raises(StorageError, match=rf"orders-\d: a broker has written.*remove {ROOT}/{UNFINISHED_WRITE}"):
+        settle_root(ROOT, fs=disk, clock=ManualClock(NOW))
+    with without_journal(disk):
+        assert found(disk) == now
 
 
 def test_a_topic_that_a_broker_has_made_meanwhile_is_not_replaced() -> None:
@@ -241,22 +246,25 @@ def test_a_topic_that_a_broker_has_made_meanwhile_is_not_replaced() -> None:
         with pytest.raises(PowerLost):
             commit_order(disk, order)
         disk = disk.copy()
-        if COMMIT_JOURNAL in disk.list(ROOT):
+        if UNFINISHED_WRITE in disk.list(ROOT):
             break
     with UnifiedLog.open(join(ROOT, "orders-0"), fs=disk, topic_id=random_topic_id(random.Random(3))) as log:
         log.append_as_leader(bytearray(build_batch([NewRecord(None, b"acknowledged", NOW)])), 0)
-    with pytest.raises(StorageError, match="a broker has had orders-0 since"):
-        roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
-    assert found(disk)[0] == [b"acknowledged"]
+    with pytest.raises(StorageError, match="orders-0: a broker has written to it since"):
+        settle_root(ROOT, fs=disk, clock=ManualClock(NOW))
+    with without_journal(disk):
+        assert found(disk)[0] == [b"acknowledged"]
 
 
 def test_what_opens_logs_without_a_broker_waits_for_the_end_of_a_commit() -> None:
     disk = interrupted()
-    with pytest.raises(StorageError, match=r"a write of Spark's into /data/kafka was interrupted"):
+    with pytest.raises(StorageError, match=r"/data/kafka: a write of Spark's was interrupted; run `tidelog recover"):
         OfflineRoot(ROOT, fs=disk).__enter__()
-    with pytest.raises(StorageError, match=r"a write of Spark's into /data/kafka was interrupted"):
+    with pytest.raises(TidelogError, match=r"a write was interrupted; run `tidelog recover /data/kafka` first"):
+        LogManager.open(ROOT, fs=disk, clock=ManualClock(NOW))
+    with pytest.raises(StorageError, match=r"/data/kafka: a write of Spark's was interrupted; run `tidelog recover"):
         load_table([pa.RecordBatch.from_pydict(ROWS[0])], ROOT, "orders", fs=disk, clock=ManualClock(NOW))
-    roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
+    settle_root(ROOT, fs=disk, clock=ManualClock(NOW))
     with OfflineRoot(ROOT, fs=disk):
         pass
 
@@ -271,6 +279,26 @@ def test_a_root_that_knows_a_batch_without_rows_is_a_root() -> None:
     assert found(disk) == ADDED
 
 
+@contextmanager
+def without_journal(disk: SimulatedFileSystem) -> Iterator[None]:
+    """Inside, the journal is out of the way: whoever does so can start a broker."""
+    disk.rename(join(ROOT, UNFINISHED_WRITE), "/data/journal")
+    yield
+    disk.rename("/data/journal", join(ROOT, UNFINISHED_WRITE))
+
+
+def tree(disk: SimulatedFileSystem) -> dict[str, list[int]]:
+    """The files below the root, by directory, with their sizes."""
+    about = {name: disk.stat(join(ROOT, name)) for name in disk.list(ROOT)}
+    return {
+        name: [each.size for inner in disk.list(join(ROOT, name)) if (each := disk.stat(f"{ROOT}/{name}/{inner}"))]
+        if known.is_directory
+        else [known.size]
+        for name, known in about.items()
+        if known is not None and name != LOCK_FILE
+    }
+
+
 def interrupted() -> SimulatedFileSystem:
     """A commit that was cut when some of it was appended."""
     disk = root_in_use()
@@ -280,7 +308,7 @@ def interrupted() -> SimulatedFileSystem:
     with pytest.raises(PowerLost):
         commit_order(disk, order)
     left = disk.after_crash(random.Random(5))
-    assert COMMIT_JOURNAL in left.list(ROOT)
+    assert UNFINISHED_WRITE in left.list(ROOT)
     return left
 
 
@@ -293,31 +321,19 @@ def test_a_commit_of_something_else_rolls_forward_first() -> None:
     assert found(disk, "other") == {0: [b"other", b"more"]}
 
 
-def test_pieces_that_are_gone_or_changed_stop_a_roll_forward_before_it_touches_anything() -> None:
+def test_pieces_that_are_gone_or_changed_stop_a_recovery_before_it_touches_anything() -> None:
     disk = interrupted()
-    now = found(disk)
+    now = tree(disk)
     name, _ = next(staged_directories(disk, ROOT))
     disk.open_write(join(join(ROOT, name), "staged.batches")).write_at(70, b"\xff")
     with pytest.raises(TidelogError, match="has not the checksum"):
-        roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
+        settle_root(ROOT, fs=disk, clock=ManualClock(NOW))
+    assert tree(disk) == now
     disk.remove_directory(join(ROOT, name))
+    now = tree(disk)
     with pytest.raises(StorageError, match=r"is gone.*some of its records may lie in orders-0 from offset 2 on"):
-        roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
-    assert found(disk) == now
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{}", b'{"version": 1}', b"[" * 100_000,
-    b'{"version":0,"marker":null,"configs":{},"key":null,"topic_ids":{},"dropped":[],"partitions":[["../x",0]]}',
-    b'{"version":0,"marker":null,"configs":{},"key":null,"topic_ids":{},"partitions":[],"dropped":[["../x",0]]}'],
-)  # fmt: skip
-def test_a_file_that_is_no_journal_is_refused_in_one_sentence(content: bytes) -> None:
-    disk = root_in_use()
-    before = found(disk)
-    disk.open_write(join(ROOT, COMMIT_JOURNAL)).write_at(0, content)
-    with pytest.raises(TidelogError, match="no journal of a commit"):
-        roll_forward(ROOT, fs=disk, clock=ManualClock(NOW))
-    assert found(disk) == before
+        settle_root(ROOT, fs=disk, clock=ManualClock(NOW))
+    assert tree(disk) == now
 
 
 def test_staging_that_loses_its_power_shows_nothing() -> None:

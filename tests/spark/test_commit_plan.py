@@ -20,11 +20,11 @@ from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
-    COMMIT_JOURNAL,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
     PARTITION_METADATA,
+    UNFINISHED_WRITE,
     TopicPartition,
 )
 from tidelog.log.partition_metadata import uuid_text
@@ -62,7 +62,7 @@ def staged(disk: SimulatedFileSystem, options: WriteOptions, rows: Mapping[str, 
 
 def ensure_open(disk: SimulatedFileSystem) -> None:
     """Nothing is decided, and others can write."""
-    assert disk.stat(join(ROOT, COMMIT_JOURNAL)) is None
+    assert disk.stat(join(ROOT, UNFINISHED_WRITE)) is None
     before = values(disk.copy(), ROOT, "bystander")
     commit_order(disk, staged(disk, options_for(ROOT, topic="bystander", partitions=None)))
     assert values(disk.copy(), ROOT, "bystander") == {0: [*before.get(0, []), b"a", b"b", b"c"]}
@@ -227,7 +227,7 @@ def test_what_would_stop_the_commit_later_stops_it_before(
     with pytest.raises(TidelogError, match=words) as caught:
         commit_order(disk, order)
     assert "the commit is decided" not in str(caught.value)
-    assert disk.stat(join(ROOT, COMMIT_JOURNAL)) is None
+    assert disk.stat(join(ROOT, UNFINISHED_WRITE)) is None
     commit_order(sound, order)
     assert sum(map(len, values(sound, ROOT).values())) == 400
 
@@ -275,7 +275,7 @@ def test_a_user_who_may_write_to_the_root_alone_is_refused(locked: str, is_overw
             else:
                 with pytest.raises(StorageError, match=f"{locked}: this user may not write to it"):
                     commit_order(fs, order)
-                assert fs.stat(join(root, COMMIT_JOURNAL)) is None
+                assert fs.stat(join(root, UNFINISHED_WRITE)) is None
         finally:
             os.seteuid(0)
 

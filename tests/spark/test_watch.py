@@ -13,11 +13,12 @@ import pytest
 from tests.spark.commits import commit_order, options_for, order_of
 from tests.spark.logs import record, write
 from tidelog.log.checkpoints import OffsetCheckpoint
+from tidelog.log.files import FileSystem
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import HIGH_WATERMARK_CHECKPOINT, TopicPartition
+from tidelog.log.write_journal import WriteJournal
 from tidelog.spark import commit_apply
 from tidelog.spark.bounds import Reach
-from tidelog.spark.commit_journal import CommitJournal
 from tidelog.spark.committed_batches import BatchKey
 from tidelog.spark.places import Places
 from tidelog.spark.segment_ends import Path as OpenPath
@@ -239,9 +240,9 @@ def test_rows_that_are_hidden_by_a_journal_are_seen_when_it_has_gone(
     before = watch.ends()
     write_checkpoints = commit_apply._write_checkpoints
 
-    def looked_at(journal: CommitJournal) -> None:
+    def looked_at(fs: FileSystem, root: str, journal: WriteJournal) -> None:
         assert watch.ends(now=True) == before  # all is appended, and from here on no file of a partition changes
-        write_checkpoints(journal)
+        write_checkpoints(fs, root, journal)
 
     monkeypatch.setattr(commit_apply, "_write_checkpoints", looked_at)
     commit_order(fs, order_of(fs, options, key=BatchKey("0d7c", 5)))

@@ -6,7 +6,8 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 import tidelog
 from tests.log.logs import NOW
 from tests.tables.loads import ADDED, ROWS, Values, load_here
-from tidelog.errors import StorageError, TidelogError
+from tidelog.errors import StorageError
 from tidelog.fsck import check
 from tidelog.log import LogManager, ManualClock
 from tidelog.log.checkpoints import OffsetCheckpoint
@@ -24,8 +25,9 @@ from tidelog.log.files import join, read_whole
 from tidelog.log.names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK_CHECKPOINT,
-    LOAD_JOURNAL,
+    JOURNAL_ASIDE,
     RECOVERY_POINT_CHECKPOINT,
+    UNFINISHED_WRITE,
     TopicPartition,
 )
 from tidelog.log.watermarks import Isolation
@@ -90,11 +92,13 @@ def tree(disk: SimulatedFileSystem, path: str = ROOT) -> dict[str, bytes]:
 def judge(disk: SimulatedFileSystem, before: Values) -> None:
     """Load again unless all is there, and see that everything is there once."""
     names = disk.list(ROOT) if disk.stat(ROOT) is not None else []
-    if LOAD_JOURNAL in names or values(disk) == before:
+    if UNFINISHED_WRITE in names or values(disk) == before:
         load(disk)
     assert values(disk) == added(before)
     names = disk.list(ROOT)
-    assert not [name for name in names if LOAD_JOURNAL in name or name.endswith("-delete")]
+    assert not [
+        name for name in names if name == UNFINISHED_WRITE or name.endswith("-delete") != (name == JOURNAL_ASIDE)
+    ]
     assert not [name for number in ADDED for name in disk.list(join(ROOT, f"orders-{number}")) if "deleted" in name]
     assert disk.stat(join(ROOT, CLEAN_SHUTDOWN)) is not None
     if before:
@@ -135,7 +139,7 @@ def test_a_power_cut_while_a_load_is_taken_back_is_made_good_by_the_third() -> N
     with pytest.raises(PowerLost):
         load(start)
     left = start.after_crash(random.Random(1))
-    assert LOAD_JOURNAL in left.list(ROOT)
+    assert UNFINISHED_WRITE in left.list(ROOT)
     for call in range(1, calls_of(load, left.copy()) + 1, 3):
         disk = left.copy()
         disk.cut_at(disk.calls + call)
@@ -196,12 +200,20 @@ def test_a_disk_that_stays_full_is_told_with_both_errors_and_the_next_load_mends
     assert "File too large" in str(told.value)
     assert "No space left on device" in str(told.value)
     assert "could not be taken back" in str(told.value)
-    assert LOAD_JOURNAL in disk.list(ROOT)
+    assert UNFINISHED_WRITE in disk.list(ROOT)
     disk.heal()
     said: list[str] = []
     load(disk, on_notice=said.append)
     assert [sentence for sentence in said if "interrupted here" in sentence] == said != []
     assert values(disk) == added(before)
+
+
+@contextmanager
+def without_journal(disk: SimulatedFileSystem) -> Iterator[None]:
+    """Inside, the journal is out of the way: whoever does so can start a broker."""
+    disk.rename(join(ROOT, UNFINISHED_WRITE), "/data/journal")
+    yield
+    disk.rename("/data/journal", join(ROOT, UNFINISHED_WRITE))
 
 
 def interrupted() -> SimulatedFileSystem:
@@ -214,23 +226,25 @@ def interrupted() -> SimulatedFileSystem:
 
 def test_what_a_broker_has_taken_since_is_not_cut_off() -> None:
     disk = interrupted()
-    assert LOAD_JOURNAL in disk.list(ROOT)
-    with LogManager.open(ROOT, fs=disk, clock=ManualClock(NOW)) as manager:
-        log = manager.get(TopicPartition("orders", 0))
-        assert log is not None
-        log.assign_epoch_start_offset(5, log.log_end_offset)  # what a leader does first
-    found = values(disk)
-    with pytest.raises(StorageError, match=rf"a broker has had orders-\d since.*Remove {ROOT}/{LOAD_JOURNAL}"):
+    assert UNFINISHED_WRITE in disk.list(ROOT)
+    with without_journal(disk):
+        with LogManager.open(ROOT, fs=disk, clock=ManualClock(NOW)) as manager:
+            log = manager.get(TopicPartition("orders", 0))
+            assert log is not None
+            log.assign_epoch_start_offset(5, log.log_end_offset)  # what a leader does first
+        found = values(disk)
+    with pytest.raises(StorageError, match=rf"orders-\d: a broker has written.*remove {ROOT}/{UNFINISHED_WRITE}"):
         load(disk)
+    disk.remove_directory(join(ROOT, UNFINISHED_WRITE))
     assert values(disk) == found
-    disk.remove(join(ROOT, LOAD_JOURNAL))
     load(disk)
 
 
 def test_a_broker_that_only_wrote_its_checkpoints_is_noticed_too() -> None:
     disk = interrupted()
-    LogManager.open(ROOT, fs=disk, clock=ManualClock(NOW)).close()
-    with pytest.raises(StorageError, match="a broker has had"):
+    with without_journal(disk):
+        LogManager.open(ROOT, fs=disk, clock=ManualClock(NOW)).close()
+    with pytest.raises(StorageError, match="a broker has written"):
         load(disk)
 
 
@@ -241,24 +255,10 @@ def test_another_topic_can_be_the_next_one() -> None:
     assert values(disk, "other") == {0: [b"other", b"more"]}
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"[]", b"{}", b'{"version": 1}', b'{"version":0,"topic":"../x","was_empty":false,"marker":null,'
-     b'"partitions":{"0":{"is_new":true}}}', b"[" * 100_000,
-     b'{"version":0,"topic":"a","was_empty":false,"marker":null,"partitions":{"0":{"is_new":1}}}'],
-)  # fmt: skip
-def test_a_file_that_is_no_journal_is_refused_in_one_sentence(content: bytes) -> None:
-    disk = root_in_use()
-    disk.open_write(join(ROOT, LOAD_JOURNAL)).write_at(0, content)
-    with pytest.raises(TidelogError, match="no journal of a load"):
-        load(disk)
-    assert values(disk, "other") == {0: [b"other"]}
-
-
 # -- a real process ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("is_there", "part"), [(False, 0.3), (False, 0.8), (True, 0.5), (True, 0.95)])
+@pytest.mark.parametrize(("is_there", "part"), [(False, 0.3), (False, 0.8), (True, 0.5), (True, 0.85)])
 def test_a_load_that_is_killed_is_done_once_by_the_next(tmp_path: Path, is_there: bool, part: float) -> None:
     roots = [tmp_path / "a" / "root", tmp_path / "b" / "root"]
     if is_there:

@@ -22,6 +22,7 @@ from tidelog.cli.records import (
     tell_of_bounds,
     tell_of_ends,
     tell_of_uncommitted,
+    tell_of_unfinished,
 )
 from tidelog.errors import StorageError
 
@@ -94,6 +95,7 @@ def cat(
     bounds["committed"] = bool(bounds["committed"])
     options = scan_options(now_ms=SystemClock().now_ms(), **bounds)
     logs = tidelog.open(list(directories))
+    tell_of_unfinished(logs)
     uncommitted = UncommittedRows(logs[topic])
     few = _few_rows(logs[topic], columns, limit, options, uncommitted) if form in _ROW_FORMS else None
     written = _Counter()
@@ -114,7 +116,7 @@ def cat(
                         uncommitted.take(batch)
                     writer.write(batch.select(columns))
                     written.count += batch.num_rows
-            notices = scan.notices
+            notices = [notice for notice in scan.notices if notice not in logs.unfinished_writes]
         sink.flush()
     is_cut = limit is not None and written.count >= limit
     has_finding = not is_cut and tell_of_ends(logs[topic], options)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from tidelog.cli.interrupted import settle_write
+from tidelog.cli.interrupted import settle_writes
 from tidelog.cli.output import aligned, interruptible, json_line, progress, room, say, short, size, tell
 from tidelog.visible import visible
 
@@ -90,7 +90,7 @@ class CompactionRun:
     def whole(self, *, is_dry: bool, no_preview: bool, is_agreed: bool) -> NoReturn:
         """Count, ask unless that is agreed on, work, and end with the exit code that tells how it went."""
         if not is_dry:
-            settle_write(self.directory)
+            settle_writes([self.directory])
         if is_dry or not no_preview:
             rows = self.preview()
             if is_dry or not any(row.rounds for row in rows):

@@ -20,6 +20,7 @@ from tidelog.cli.records import (
     tell_of_ends,
     tell_of_transactions,
     tell_of_uncommitted,
+    tell_of_unfinished,
 )
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def export(
     schema = scan_schema(names)
     changes = row_changes(names, topic, decode=decode, redact=redact, salt=salt)
     logs = tidelog.open(list(directories))
+    tell_of_unfinished(logs)
     uncommitted = None if bounds["committed"] else UncommittedRows(logs[topic])
     options["columns"] = changes.needed if uncommitted is None else _watched(changes.needed)
     kind, targets = _targets(logs, topic, target, form, bounds["partitions"])
@@ -131,7 +133,7 @@ def export(
                     on_rows=on_rows,
                 )
             )
-            notices += scan.notices
+            notices += [notice for notice in scan.notices if notice not in logs.unfinished_writes]
     has_finding = tell_of_ends(logs[topic], options)
     if uncommitted is not None:
         tell_of_uncommitted(uncommitted)

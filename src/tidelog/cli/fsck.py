@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from tidelog.cli.interrupted import log_directories, settle_writes
 from tidelog.cli.output import count, interruptible, print_json, progress, say, size, table, tell
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def fsck(
     that stay the same (docs/fsck.md), and a severity: an error changes what readers are given, or keeps Kafka from
     starting; a warning Kafka puts right by itself, or it may have been meant; info is for your information.
 
-    With --repair no broker may run. What can be read stays: only the bytes of a broken batch are cut out, batches
+    With --repair no broker may run. An interrupted load is taken back first, and an interrupted write of Spark's
+    finished, as by `tidelog recover`. What can be read stays: only the bytes of a broken batch are cut out, batches
     behind it are found again, and what is wrong beside the log is rebuilt from it. Indexes that are sound stay as they
     are. Everything that is removed lies in the quarantine, with a manifest. Run it as the user of the broker, or as
     root: new files then get the owner of the old ones.
@@ -90,6 +92,8 @@ def _repair(
 ) -> None:
     from tidelog.fsck import repair
 
+    if not dry_run:
+        settle_writes(log_directories(directories))
     with progress("checking") as show:
         result = repair(
             directories, dry_run=dry_run, quarantine=quarantine, config=config, progress=show(", ".join(directories)),

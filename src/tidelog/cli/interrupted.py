@@ -1,17 +1,26 @@
-"""Before a command writes into a root: what was interrupted there is brought to its end."""
+"""Before a command writes into log directories: unfinished writes in them are finished or taken back."""
 
-import os
+from collections.abc import Sequence
 
 from tidelog.cli.output import tell
-from tidelog.log.names import COMMIT_JOURNAL
+from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.write_journal import journal_path
 
-__all__ = ["settle_write"]
+__all__ = ["log_directories", "settle_writes"]
 
 
-def settle_write(directory: str) -> None:
-    """Roll a commit of Spark's forward, if one was interrupted, and say so."""
-    if os.path.exists(os.path.join(directory, COMMIT_JOURNAL)):
-        from tidelog.spark.commit import roll_forward  # which takes Arrow
+def settle_writes(directories: Sequence[str]) -> None:
+    """Settle the unfinished writes in log directories, and say so."""
+    unfinished = [directory for directory in directories if journal_path(LocalFileSystem(), directory) is not None]
+    if unfinished:
+        from tidelog.spark.recovery import recover  # which takes Arrow
 
-        roll_forward(directory)
-        tell(f"{directory}: a write of Spark's that was interrupted is brought to its end")
+        for done in recover(unfinished, logs=False):
+            tell(str(done))
+
+
+def log_directories(paths: Sequence[str]) -> list[str]:
+    """The log directories at or below some paths."""
+    from tidelog.fsck.places import find_places
+
+    return [place.path for place in find_places(LocalFileSystem(), paths)]

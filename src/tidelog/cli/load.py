@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.bounds import topic_option
-from tidelog.cli.interrupted import settle_write
+from tidelog.cli.interrupted import settle_writes
 from tidelog.cli.on_master import load_on, master_option
 from tidelog.cli.output import interruptible, print_json, progress, table, tell
 from tidelog.cli.settings import settings_of
@@ -68,8 +68,8 @@ def load(
     A record goes to the partition that it names. Without one it goes where Kafka's producers put its key (murmur2);
     records without a key are dealt out in turn. Offsets are given anew, behind those that are there.
 
-    If something is wrong nothing is loaded. A load that is killed leaves a journal in the log directory, and the next
-    one into it takes back first what was appended: run it again before a broker starts there.
+    If something is wrong nothing is loaded. A load that is killed leaves a journal in the log directory; no broker
+    starts there until `tidelog recover` or the next load has taken back what was appended.
 
     Run it as the user of the broker, or as root: new files then get the owner of the old ones. A broker serves the
     topic if its cluster knows it by this id.
@@ -91,7 +91,7 @@ def load(
     total = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
     kind: Any = form
     counted = _Rows()
-    settle_write(directory)
+    settle_writes([directory])
     try:
         with interruptible() as ensure_wanted, _terminable(), progress("loading", ensure_wanted) as show:
             update = show(topic)

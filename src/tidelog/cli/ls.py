@@ -8,6 +8,8 @@ import click
 
 from tidelog.cli.completion import complete_topic
 from tidelog.cli.output import count, print_json, say, size, table, tell, when
+from tidelog.cli.records import tell_of_unfinished
+from tidelog.log.names import OLD_JOURNALS, UNFINISHED_WRITE
 
 if TYPE_CHECKING:
     from tidelog.view.listing import PartitionListing, SegmentListing
@@ -54,10 +56,19 @@ def ls(directories: tuple[str, ...], topics: tuple[str, ...], with_segments: boo
     if not as_json:
         _show(rows, with_segments=with_segments)
     bad = [row for row in rows if row.problem is not None]
-    for row in bad:
-        tell(f"{row.root}/{row.directory}: {row.problem}")
+    if not bad:
+        tell_of_unfinished(logs)
+    for problem in dict.fromkeys(_problem(row) for row in bad):
+        tell(problem)
     if bad:
         raise click.exceptions.Exit(_UNREADABLE)
+
+
+def _problem(row: "PartitionListing") -> str:
+    """What keeps a partition from being read; a journal of its root names itself, and is told of once."""
+    about_root = f"{row.root}/{UNFINISHED_WRITE}", *(f"{row.root}/{name}" for name in OLD_JOURNALS)
+    problem = str(row.problem)
+    return problem if problem.startswith(about_root) else f"{row.root}/{row.directory}: {problem}"
 
 
 _COLUMNS = ("partition", "log start", "log end", "high watermark", "segments", "bytes", "newest record", "notes")

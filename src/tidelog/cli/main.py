@@ -48,7 +48,7 @@ class _Commands(click.Group):
 
     NAMES = (
         "cat", "compact", "completion", "diff", "doctor", "dump-log", "explain", "export", "fsck", "load", "ls",
-        "reindex", "spark", "warmup",
+        "recover", "reindex", "spark", "warmup",
     )  # fmt: skip
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -5,6 +5,7 @@ damage_told                     an error about damage names the ways on
 tell_of_ends                    bytes at the end of a log that could not be read
 tell_of_transactions            what --committed has left out
 tell_of_uncommitted             what --uncommitted has let through
+tell_of_unfinished              records that a write has not finished
 tell_of_bounds                  bounds that leave nothing, or that were meant as times
 """
 
@@ -21,6 +22,7 @@ from tidelog.cli.output import count, tell, when
 if TYPE_CHECKING:
     from tidelog.tables.changes import RowChanges
     from tidelog.tables.uncommitted import UncommittedRows
+    from tidelog.view import LogDirView
     from tidelog.view.left_out import LeftOut
     from tidelog.view.partition import PartitionView
     from tidelog.view.request import Request
@@ -36,6 +38,7 @@ __all__ = [
     "tell_of_ends",
     "tell_of_transactions",
     "tell_of_uncommitted",
+    "tell_of_unfinished",
 ]
 
 Command = Callable[..., Any]
@@ -184,6 +187,12 @@ def tell_of_uncommitted(rows: "UncommittedRows") -> None:
             for number, kind in kinds if number]  # fmt: skip
     if what:
         tell(f"included: {' and '.join(what)}; --committed leaves them out")
+
+
+def tell_of_unfinished(logs: "LogDirView") -> None:
+    """Say which writes into log directories are unfinished: their records are not shown."""
+    for notice in logs.unfinished_writes:
+        tell(notice)
 
 
 def tell_of_bounds(partitions: "Sequence[PartitionView]", options: dict[str, Any], *, is_empty: bool) -> None:

@@ -139,9 +139,9 @@ CODES: dict[str, Code] = {
     ),
     "ROOT-FOREIGN": Code(ERROR, "a directory whose name is not that of a partition: Kafka does not start", _MOVE),
     "ROOT-LOAD": Code(
-        WARNING,
-        "a load, or a write of Spark's, that was interrupted",
-        "run `tidelog load` again: it takes back what a load had begun, and brings a write of Spark's to its end",
+        ERROR,
+        "a load, or a write of Spark's, that was interrupted: Kafka does not start; info while it is under way",
+        "tidelog recover, or tidelog fsck --repair: a load is taken back, a write of Spark's is finished",
     ),
     "ROOT-FILE": Code(INFO, "a file that Kafka did not write", "none: Kafka passes over it"),
     "ROOT-DUPLICATE": Code(

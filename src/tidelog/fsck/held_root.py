@@ -13,16 +13,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 
-from tidelog.errors import InvalidRequestError, LockedError, StorageError
+from tidelog.errors import InvalidRequestError, LockedError
 from tidelog.fsck.index_configs import known_configs
 from tidelog.fsck.places import PartitionPlace, RootPlace, ensure_no_link, find_places
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.files import FileLock, FileSystem, join
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import CLUSTER_METADATA_TOPIC, COMMIT_JOURNAL, LOAD_JOURNAL, LOCK_FILE, TopicPartition
+from tidelog.log.names import CLUSTER_METADATA_TOPIC, LOCK_FILE, TopicPartition
 from tidelog.log.offline_root import OfflineRoot
+from tidelog.log.write_journal import ensure_no_unfinished_write
 
-__all__ = ["HeldRoot", "ensure_settled"]
+__all__ = ["HeldRoot"]
 
 _MANY = 3
 
@@ -41,7 +42,7 @@ class HeldRoot:
         self._configs: Mapping[str, Mapping[str, str]] | None = None  # by topic, once they were asked for
 
     def __enter__(self) -> "HeldRoot":
-        ensure_settled(self.fs, self.path)
+        ensure_no_unfinished_write(self.fs, self.path)
         path = self._lock_path
         self._was_there = self.fs.stat(path) is not None
         self._lock = self._locked(path)
@@ -131,16 +132,6 @@ class HeldRoot:
     def owners_kept(self, directory: str) -> AbstractContextManager[None]:
         """Inside, files of a directory may be replaced or added: behind it they have the owners and modes of before."""
         return self._files.owners_kept(directory)
-
-
-def ensure_settled(fs: FileSystem, root: str) -> None:
-    """Raise where a load, or a write of Spark's, is to be taken back or brought to its end: that comes first."""
-    if fs.stat(join(root, LOAD_JOURNAL)) is not None:
-        raise StorageError(f"{root}: a load was interrupted: run tidelog load again, which takes it back")
-    if fs.stat(join(root, COMMIT_JOURNAL)) is not None:
-        raise StorageError(
-            f"{root}: a write of Spark's was interrupted: the next write to it, or tidelog load, brings it to its end"
-        )
 
 
 def _only_place(fs: FileSystem, path: str) -> RootPlace:

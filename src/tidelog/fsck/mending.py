@@ -19,7 +19,6 @@ from tidelog.fsck.addresses import ensure_no_address, local_path
 from tidelog.fsck.applier import Applier
 from tidelog.fsck.checker import Checked, check_places
 from tidelog.fsck.findings import Finding, Report, Severity
-from tidelog.fsck.held_root import ensure_settled
 from tidelog.fsck.index_configs import Given
 from tidelog.fsck.places import find_places
 from tidelog.fsck.plan import RepairPlan, plan_checked
@@ -29,7 +28,8 @@ from tidelog.log.checkpoints import CleanShutdownFile
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.files import FileSystem, join, read_whole, write_atomically
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import COMMIT_JOURNAL, LOCK_FILE
+from tidelog.log.names import LOCK_FILE
+from tidelog.log.write_journal import ensure_no_unfinished_write
 
 __all__ = ["RepairResult", "apply", "repair"]
 
@@ -117,8 +117,7 @@ class _Repair:
         places = find_places(self._fs, self._paths)
         for place in places:
             quarantine_of(self._fs, place.path, self._quarantine)  # refuses one that lies inside
-            if self._fs.stat(join(place.path, COMMIT_JOURNAL)) is not None:
-                ensure_settled(self._fs, place.path)  # what is half done is not damage
+            ensure_no_unfinished_write(self._fs, place.path)  # what is half done is not damage
         with ExitStack() as held:
             for place in places:
                 held.callback(self._lock(place.path, place.has_files))

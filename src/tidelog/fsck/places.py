@@ -20,6 +20,7 @@ from tidelog.log.names import (
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     REMOTE_INDEX_CACHE,
+    UNFINISHED_WRITE,
     TopicPartition,
     is_delete_directory,
     is_future_directory,
@@ -120,7 +121,7 @@ def _below(fs: ReadFileSystem, path: str) -> Iterator[RootPlace]:
         return
     directories = [name for name in names if _is_directory(fs, join(path, name))]
     partitions = [place for name in directories if (place := _partition(join(path, name))) is not None]
-    if has_files or any(_is_partition(fs, place.path) for place in partitions):
+    if has_files or UNFINISHED_WRITE in directories or any(_is_partition(fs, place.path) for place in partitions):
         yield RootPlace(path, tuple(partitions), has_files)
         return
     for name in directories:

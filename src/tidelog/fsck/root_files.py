@@ -21,15 +21,17 @@ from tidelog.log.names import (
     CLUSTER_METADATA_TOPIC,
     COMMITTED_BATCHES,
     HIGH_WATERMARK_CHECKPOINT,
-    JOURNALS,
     LOCK_FILE,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
+    OLD_JOURNALS,
     RECOVERY_POINT_CHECKPOINT,
     REMOTE_INDEX_CACHE,
+    UNFINISHED_WRITE,
     TopicPartition,
     parse_directory_name,
 )
+from tidelog.log.write_journal import journal_path, read_journal
 
 __all__ = ["CHECKPOINTS", "LOST_AND_FOUND", "LogEnds", "RootFiles", "is_in_use"]
 
@@ -144,10 +146,23 @@ class RootFiles:
 
     def _note_journals(self) -> None:
         """What was begun in the root, and is not done: a new one has none of a broker's files yet."""
-        for name, what in JOURNALS.items():
-            path = join(self.place.path, name)
-            if self._fs.stat(path) is not None:
-                self.notes.add("ROOT-LOAD", path, f"{what} into this root was not brought to its end")
+        path = journal_path(self._fs, self.place.path)
+        if path is None:
+            return
+        try:
+            journal = read_journal(self._fs, self.place.path)
+        except CheckpointError as error:
+            self.notes.add("ROOT-LOAD", path, str(error).removeprefix(f"{path}: "))
+            return
+        except StorageError as error:
+            self.notes.add_unreadable(path, error)
+            return
+        if journal is not None and self.is_in_use:
+            message = f"{journal.kind.words} into this root is under way"
+            self.notes.add("ROOT-LOAD", path, message, severity=Severity.INFO)
+        elif journal is not None:
+            message = f"{journal.kind.words} into this root was interrupted: Kafka does not start before it is settled"
+            self.notes.add("ROOT-LOAD", path, message)
 
     def _check_names(self) -> None:
         seen: dict[TopicPartition, str] = {}
@@ -161,10 +176,10 @@ class RootFiles:
             path = join(self.place.path, name)
             stat = self._fs.stat(path)
             if stat is not None and stat.is_directory:
-                if name != REMOTE_INDEX_CACHE and not _is_partition(name):
+                if name not in (REMOTE_INDEX_CACHE, UNFINISHED_WRITE) and not _is_partition(name):
                     remedy = "give the broker a directory inside this mount" if name == LOST_AND_FOUND else None
                     self.notes.add("ROOT-FOREIGN", path, "its name is not topic-partition", remedy=remedy)
-            elif name not in (*_KNOWN_FILES, *JOURNALS) and not name.endswith(".tmp"):
+            elif name not in (*_KNOWN_FILES, *OLD_JOURNALS) and not name.endswith(".tmp"):
                 self.notes.add("ROOT-FILE", path, "not a file of a broker")
 
     def check_offsets(self, ends: Mapping[TopicPartition, LogEnds]) -> None:

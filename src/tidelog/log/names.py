@@ -32,20 +32,20 @@ __all__ = [
     "CLEAN_SHUTDOWN",
     "CLUSTER_METADATA_TOPIC",
     "COMMITTED_BATCHES",
-    "COMMIT_JOURNAL",
     "DELETED",
     "DELETE_DIRECTORY",
     "FUTURE_DIRECTORY",
     "HIGH_WATERMARK_CHECKPOINT",
     "INDEX_SUFFIX",
     "INTERNAL_TOPICS",
-    "JOURNALS",
+    "JOURNAL_ASIDE",
+    "JOURNAL_FILE",
     "LEADER_EPOCH_CHECKPOINT",
-    "LOAD_JOURNAL",
     "LOCK_FILE",
     "LOG_START_CHECKPOINT",
     "LOG_SUFFIX",
     "META_PROPERTIES",
+    "OLD_JOURNALS",
     "PARTITION_METADATA",
     "RECOVERY_POINT_CHECKPOINT",
     "REMOTE_INDEX_CACHE",
@@ -56,6 +56,7 @@ __all__ = [
     "SWAP",
     "TIME_INDEX_SUFFIX",
     "TXN_INDEX_SUFFIX",
+    "UNFINISHED_WRITE",
     "TopicPartition",
     "check_directory_name",
     "check_partition",
@@ -103,10 +104,14 @@ HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
-LOAD_JOURNAL = "tidelog-load.journal"  # ours, while a load is under way; Kafka passes over files that it does not know
-COMMIT_JOURNAL = "tidelog-commit.journal"  # ours, while what Spark has written is committed
 COMMITTED_BATCHES = "tidelog-commit.batches"  # ours: the last batch of each of Spark's streams that is committed
-JOURNALS = {COMMIT_JOURNAL: "a write of Spark's", LOAD_JOURNAL: "a load"}  # and what is not at its end where it lies
+
+# Ours, while a load or a write of Spark's is unfinished: a directory whose name is not that of a partition. Kafka does
+# not start on a root that holds one, and its error names the directory: the name says what to do.
+UNFINISHED_WRITE = "unfinished-write.run-tidelog-recover"
+JOURNAL_FILE = "journal"  # in it
+JOURNAL_ASIDE = f"tidelog-journal-0.{32 * '0'}-delete"  # the directory before and after: Kafka removes it
+OLD_JOURNALS = ("tidelog-commit.journal", "tidelog-load.journal")  # files that earlier builds of tidelog left
 
 STAGED_FILE = "staged.batches"  # ours: what a task of Spark's has written, alone in a directory that is marked -delete
 

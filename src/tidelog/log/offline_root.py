@@ -31,7 +31,6 @@ from tidelog.log.names import (
     CLEANER_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
-    JOURNALS,
     LOCK_FILE,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
@@ -44,6 +43,7 @@ from tidelog.log.names import (
 )
 from tidelog.log.overlay_files import OverlayFileSystem
 from tidelog.log.unified_log import UnifiedLog
+from tidelog.log.write_journal import ensure_no_unfinished_write, journal_path
 
 __all__ = ["OfflineRoot"]
 
@@ -76,22 +76,16 @@ class OfflineRoot:
         except LockedError as error:
             raise LockedError(f"a broker or another tidelog has {self.path} open: stop it first") from error
         try:
-            self._ensure_nothing_is_interrupted()
+            ensure_no_unfinished_write(self._disk, self.path)
             if not CleanShutdownFile(self._disk, self.path).exists():
                 raise StorageError(
-                    f"{self.path} was not closed in good order: start the broker on it and stop it, then try again; "
-                    f'or without a broker: python -c "from tidelog.log import LogManager; '
-                    f"LogManager.open('{self.path}').close()\""
+                    f"{self.path} was not closed in good order: run `tidelog recover {self.path}`, or start the broker "
+                    "on it and stop it, then try again"
                 )
         except TidelogError:
             self._unlock()
             raise
         return self
-
-    def _ensure_nothing_is_interrupted(self) -> None:
-        for name, write in JOURNALS.items():
-            if self._disk.stat(join(self.path, name)) is not None:
-                raise StorageError(f"{write} into {self.path} was interrupted: the next one settles it, then try again")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -123,7 +117,9 @@ class OfflineRoot:
         found = self._disk.stat(self.path)
         if found is None or not found.is_directory:
             raise InvalidRequestError(f"{self.path} is no directory")
-        if any(self._disk.stat(join(self.path, name)) is not None for name in (*_FILES_OF_A_ROOT, *JOURNALS)):
+        if any(self._disk.stat(join(self.path, name)) is not None for name in _FILES_OF_A_ROOT):
+            return
+        if journal_path(self._disk, self.path) is not None:
             return
         if any(name.endswith(".log") for name in self._disk.list(self.path)):
             whole = os.path.abspath(self.path)

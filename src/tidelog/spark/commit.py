@@ -6,38 +6,34 @@
                            the journal is done               (commit_apply)
                            what was staged is removed, and what dead attempts have left long ago
 
-`roll_forward` does the first of these alone. Nothing here needs Spark.
+`tidelog.spark.recovery` does the first of these alone. Nothing here needs Spark.
 """
 
 import logging
 import random
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tidelog.errors import LockedError, StorageError, TidelogError
 from tidelog.log.checkpoints import CleanShutdownFile
 from tidelog.log.clock import Clock, SystemClock
-from tidelog.log.files import FileLock, FileSystem, join
+from tidelog.log.files import FileSystem
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.manager.log_directories import DirectoryKind
-from tidelog.log.names import COMMIT_JOURNAL, LOCK_FILE, TopicPartition
+from tidelog.log.names import TopicPartition
+from tidelog.log.write_journal import read_journal, remove_journal, write_journal
 from tidelog.spark.commit_apply import apply_journal, check_pieces
-from tidelog.spark.commit_journal import CommitJournal, ensure_untouched
-from tidelog.spark.commit_plan import Order, Planning, logs_in
+from tidelog.spark.commit_plan import Order, Planning
 from tidelog.spark.commit_room import ensure_room
 from tidelog.spark.committed_batches import CommittedBatches
+from tidelog.spark.recovery import locked, logs_in, remove_staged, settle
 from tidelog.spark.staged_pieces import Piece, job_of, staged_directories
 from tidelog.spark.write_options import WriteOptions
-from tidelog.tables.load_journal import LoadJournal, cut_back
-from tidelog.tables.load_journal import ensure_untouched as ensure_load_untouched
 from tidelog.tables.load_root import ensure_loadable, make_root
 
-__all__ = ["Order", "commit", "look", "roll_forward", "withdraw"]
+__all__ = ["Order", "commit", "look", "withdraw"]
 
 _log = logging.getLogger("tidelog.spark")
-
-_POLL_S = 0.05
 
 
 class _Hands:
@@ -48,9 +44,6 @@ class _Hands:
         self.clock = SystemClock() if clock is None else clock
         self.rng = random.Random() if rng is None else rng
         self.threads = threads
-
-    def apply(self, journal: CommitJournal, *, is_redo: bool) -> None:
-        apply_journal(journal, clock=self.clock, rng=self.rng, is_redo=is_redo, threads=self.threads)
 
 
 def commit(
@@ -64,7 +57,7 @@ def commit(
     """Commit an order; False if it is a batch of a stream that was committed before."""
     hands = _Hands(fs, clock, rng, threads)
     root = order.options.root
-    with _locked(hands, root, order.options.lock_timeout_ms):
+    with locked(hands.fs, root, order.options.lock_timeout_ms):
         _settle(hands, root)
         is_new = order.key is None or not CommittedBatches(hands.fs, root).holds(order.key)
         if is_new:
@@ -78,21 +71,10 @@ def look(options: WriteOptions, *, fs: FileSystem | None = None, clock: Clock | 
     hands = _Hands(fs, clock, None, None)
     ensure_loadable(hands.fs, options.root)
     make_root(hands.fs, options.root, [])
-    with _locked(hands, options.root, options.lock_timeout_ms):
+    with locked(hands.fs, options.root, options.lock_timeout_ms):
         _settle(hands, options.root)
         found = logs_in(hands.fs, options.root)
         return [each.partition for each in found if each.kind is DirectoryKind.CURRENT]
-
-
-def roll_forward(
-    root: str, *, fs: FileSystem | None = None, clock: Clock | None = None, lock_timeout_ms: int = 0
-) -> bool:
-    """Bring a commit that was interrupted to its end; whether there was one."""
-    hands = _Hands(fs, clock, None, None)
-    if hands.fs.stat(join(root, COMMIT_JOURNAL)) is None:
-        return False
-    with _locked(hands, root, lock_timeout_ms):
-        return _redo(hands, root)
 
 
 def withdraw(pieces: Sequence[Piece], options: WriteOptions, job: str | None, *, fs: FileSystem | None = None) -> None:
@@ -105,83 +87,24 @@ def withdraw(pieces: Sequence[Piece], options: WriteOptions, job: str | None, *,
     if hands.fs.stat(options.root) is None:
         return
     try:
-        with _locked(hands, options.root, 0):
-            journal = CommitJournal.read(hands.fs, options.root)
-            kept = set() if journal is None else journal.directories
+        with locked(hands.fs, options.root, 0):
+            journal = read_journal(hands.fs, options.root)
+            kept = set() if journal is None else {piece.directory for piece in journal.pieces}
             staged = {piece.directory for piece in pieces}
             staged |= {name for name, _ in staged_directories(hands.fs, options.root) if job_of(name) == job}
-            _remove(hands.fs, options.root, staged - kept)
+            remove_staged(hands.fs, options.root, staged - kept)
     except LockedError as error:
         _log.warning("%s: what was staged is left to be swept", error)
 
 
-# -- the root ----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _locked(hands: _Hands, root: str, timeout_ms: int) -> Iterator[None]:
-    """The lock of a root, waited for a while: another commit may have it for a moment."""
-    ensure_loadable(hands.fs, root)
-    lock = _lock(hands.fs, root, timeout_ms)
-    try:
-        yield
-    finally:
-        try:
-            hands.fs.remove(join(root, LOCK_FILE))  # as a broker that stops
-        except StorageError as error:
-            _log.warning("%s: it is left behind", error)
-        finally:
-            lock.release()
-
-
-def _lock(fs: FileSystem, root: str, timeout_ms: int) -> FileLock:
-    deadline = time.monotonic() + timeout_ms / 1000
-    while True:
-        try:
-            return fs.lock(join(root, LOCK_FILE))
-        except LockedError as error:
-            if time.monotonic() >= deadline:
-                raise LockedError(
-                    f"a broker or another tidelog has {root} open: stop it first; lockTimeout says how long to wait"
-                ) from error
-        time.sleep(_POLL_S)
-
-
 def _settle(hands: _Hands, root: str) -> None:
-    """Bring what was interrupted to its end, or back to its beginning; refuse a root that is not in order."""
-    _redo(hands, root)
-    load = LoadJournal.read(hands.fs, root)
-    if load is not None:
-        ensure_load_untouched(load)
-        cut_back(load, hands.clock)
+    """Finish or take back what was interrupted; reject a root that was not closed in good order."""
+    settle(hands.fs, root, hands.clock, hands.rng, hands.threads)
     if logs_in(hands.fs, root) and not CleanShutdownFile(hands.fs, root).exists():
         raise StorageError(
-            f"{root} was not closed in good order, or a broker has it open: "
-            "start the broker on it and stop it, then try again"
+            f"{root} was not closed in good order, or a broker has it open: run `tidelog recover {root}`, or start the "
+            "broker on it and stop it, then try again"
         )
-
-
-def _redo(hands: _Hands, root: str) -> bool:
-    journal = CommitJournal.read(hands.fs, root)
-    if journal is None:
-        return False
-    ensure_untouched(journal)
-    try:
-        check_pieces(journal, hands.threads)
-    except TidelogError as error:
-        raise StorageError(f"{error}. {journal.what_to_do()}") from error
-    hands.apply(journal, is_redo=True)
-    _remove(hands.fs, root, journal.directories)
-    return True
-
-
-def _remove(fs: FileSystem, root: str, names: set[str]) -> None:
-    """Remove what was staged. What cannot be removed is told: what became of the commit is another matter."""
-    for name in sorted(names):
-        try:
-            fs.remove_directory(join(root, name))
-        except StorageError as error:
-            _log.warning("%s: it is left behind", error)
 
 
 def _sweep(hands: _Hands, order: Order) -> None:
@@ -195,40 +118,43 @@ def _sweep(hands: _Hands, order: Order) -> None:
                 gone.add(name)
     except StorageError as error:
         _log.warning("%s: what dead attempts have left is not swept", error)
-    _remove(fs, root, gone)
+    remove_staged(fs, root, gone)
 
 
 # -- the journal -------------------------------------------------------------------------------------------------------
 
 
 def _commit(hands: _Hands, order: Order) -> None:
-    journal = Planning(hands.fs, hands.clock, hands.rng, order).journal()
+    fs, root = hands.fs, order.options.root
+    journal = Planning(fs, hands.clock, hands.rng, order).journal()
     if not journal.partitions and not journal.dropped:
         if order.key is not None:
-            CommittedBatches(hands.fs, order.options.root).note(order.key)
+            CommittedBatches(fs, root).note(order.key)
         return
     try:
-        check_pieces(journal, hands.threads)
+        check_pieces(fs, root, journal, hands.threads)
     except StorageError as error:
         raise StorageError(f"{error}; nothing is committed") from error
-    ensure_room(hands.fs, journal)
+    ensure_room(fs, root, journal)
     try:
-        journal.write()
+        write_journal(fs, root, journal)
     except StorageError as error:
-        with _decided(journal):
-            journal.remove()  # it may be there
+        with _decided(root):
+            remove_journal(fs, root)  # it may be there
         raise error
-    with _decided(journal):
-        hands.apply(journal, is_redo=False)
+    with _decided(root):
+        apply_journal(
+            fs, root, journal, clock=hands.clock, rng=hands.rng, is_redo=False, threads=hands.threads
+        )  # fmt: skip
 
 
 @contextmanager
-def _decided(journal: CommitJournal) -> Iterator[None]:
+def _decided(root: str) -> Iterator[None]:
     """Say so if something goes wrong once the journal is there, or may be."""
     try:
         yield
     except (TidelogError, KeyboardInterrupt) as error:
         raise StorageError(
-            f"{str(error) or 'interrupted'}; the commit is decided, and the next write to {journal.root} "
-            "brings it to its end: do not write these rows again"
+            f"{str(error) or 'interrupted'}; the commit is decided, and the next write to {root}, or `tidelog recover "
+            f"{root}`, finishes it: do not write these rows again"
         ) from error

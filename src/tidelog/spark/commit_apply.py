@@ -19,7 +19,7 @@ from tidelog.log.batch_info import BatchInfo
 from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
-from tidelog.log.files import join, write_atomically
+from tidelog.log.files import FileSystem, join, write_atomically
 from tidelog.log.full_append import append_batches
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import (
@@ -33,9 +33,9 @@ from tidelog.log.offline_root import OfflineRoot
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.unified_log import UnifiedLog
 from tidelog.log.verification import NO_GUARD
-from tidelog.spark.commit_journal import CommitJournal, PartitionPlan
-from tidelog.spark.committed_batches import CommittedBatches
-from tidelog.spark.staged_pieces import Piece, check_piece, read_piece
+from tidelog.log.write_journal import PartitionNote, Piece, WriteJournal, remove_journal
+from tidelog.spark.committed_batches import BatchKey, CommittedBatches
+from tidelog.spark.staged_pieces import check_piece, read_piece
 from tidelog.tables.load_root import own_as_root
 
 __all__ = ["apply_journal", "check_pieces"]
@@ -53,12 +53,12 @@ def _threads_for(count: int, threads: int | None) -> int:
     return max(1, min(count, threads or min(_MOST_THREADS, os.cpu_count() or 1)))
 
 
-def check_pieces(journal: CommitJournal, threads: int | None = None) -> None:
+def check_pieces(fs: FileSystem, root: str, journal: WriteJournal, threads: int | None = None) -> None:
     """Raise if a piece is not what its task has staged."""
     pieces = journal.pieces
 
     def check(piece: Piece) -> None:
-        check_piece(journal.fs, journal.root, piece)
+        check_piece(fs, root, piece)
 
     with ThreadPoolExecutor(_threads_for(len(pieces), threads)) as pool:
         for _ in pool.map(check, pieces):
@@ -66,45 +66,47 @@ def check_pieces(journal: CommitJournal, threads: int | None = None) -> None:
 
 
 def apply_journal(
-    journal: CommitJournal, *, clock: Clock, rng: random.Random, is_redo: bool, threads: int | None = None
+    fs: FileSystem,
+    root: str,
+    journal: WriteJournal,
+    *,
+    clock: Clock,
+    rng: random.Random,
+    is_redo: bool,
+    threads: int | None = None,
 ) -> None:
     """Do what a journal says, and remove it. Whoever calls has the lock of the root, and no log of it open."""
-    fs, root = journal.fs, journal.root
     with OfflineRoot(root, fs=fs).owners_kept(root):
         CleanShutdownFile(fs, root).delete()  # whatever interrupts the work makes the next broker look closely
-        _take_checkpoints_back(journal)
+        _take_checkpoints_back(fs, root, journal)
         for place in journal.dropped:
             fs.remove_directory(join(root, str(place)))
-        work = _Appending(journal, clock, rng, is_redo)
+        work = _Appending(fs, root, journal, clock, rng, is_redo)
         with ThreadPoolExecutor(_threads_for(len(journal.partitions), threads)) as pool:
             for _ in pool.map(work.append, journal.partitions):
                 pass
-        _write_checkpoints(journal)
-        if journal.key is not None:
-            CommittedBatches(fs, root).note(journal.key)
+        _write_checkpoints(fs, root, journal)
+        if journal.stream is not None:
+            CommittedBatches(fs, root).note(BatchKey(*journal.stream))
         if journal.marker is None:
             CleanShutdownFile(fs, root).write()
         else:
             write_atomically(fs, CleanShutdownFile(fs, root).path, journal.marker)
-    journal.remove()
+    remove_journal(fs, root)
 
 
-def _checkpoint(journal: CommitJournal, name: str) -> OffsetCheckpoint:
-    return OffsetCheckpoint(journal.fs, join(journal.root, name))
-
-
-def _take_checkpoints_back(journal: CommitJournal) -> None:
+def _take_checkpoints_back(fs: FileSystem, root: str, journal: WriteJournal) -> None:
     """Let no checkpoint say more of a log than it holds while it is worked on, nor anything of one that is gone."""
-    forgotten = {plan.place for plan in journal.partitions if plan.is_fresh} | set(journal.dropped)
-    known = [plan for plan in journal.partitions if not plan.is_fresh]
+    forgotten = {place for place, note in journal.partitions.items() if note.is_new} | set(journal.dropped)
+    known = {place: note for place, note in journal.partitions.items() if not note.is_new}
     for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, CLEANER_CHECKPOINT):
-        checkpoint = _checkpoint(journal, name)
+        checkpoint = OffsetCheckpoint(fs, join(root, name))
         now = checkpoint.read()
         wanted = {place: offset for place, offset in now.items() if place not in forgotten}
         if name == RECOVERY_POINT_CHECKPOINT:
-            _restore(wanted, ((plan.place, plan.recovery_point) for plan in known))
+            _restore(wanted, ((place, note.recovery_point) for place, note in known.items()))
         elif name == HIGH_WATERMARK_CHECKPOINT:
-            _restore(wanted, ((plan.place, plan.high_watermark) for plan in known))
+            _restore(wanted, ((place, note.high_watermark) for place, note in known.items()))
         if wanted != now:
             checkpoint.write(wanted)
 
@@ -117,74 +119,76 @@ def _restore(offsets: dict[TopicPartition, int], before: Iterable[tuple[TopicPar
             offsets[place] = offset
 
 
-def _write_checkpoints(journal: CommitJournal) -> None:
-    ends = {plan.place: plan.end_then for plan in journal.partitions}
+def _write_checkpoints(fs: FileSystem, root: str, journal: WriteJournal) -> None:
+    ends = {place: note.end_then for place, note in journal.partitions.items() if note.end_then is not None}
     for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
-        checkpoint = _checkpoint(journal, name)
+        checkpoint = OffsetCheckpoint(fs, join(root, name))
         checkpoint.write(checkpoint.read() | ends)
     for name in (LOG_START_CHECKPOINT, CLEANER_CHECKPOINT):
-        _checkpoint(journal, name).create()
+        OffsetCheckpoint(fs, join(root, name)).create()
 
 
 class _Appending:
     """Appends the pieces of a journal, partition by partition."""
 
-    def __init__(self, journal: CommitJournal, clock: Clock, rng: random.Random, is_redo: bool) -> None:
+    def __init__(
+        self, fs: FileSystem, root: str, journal: WriteJournal, clock: Clock, rng: random.Random, is_redo: bool
+    ) -> None:
+        self._fs = fs
+        self._root = root
         self._journal = journal
         self._clock = clock
         self._rng = rng
         self._is_redo = is_redo
         # Segments that are cut off belong to nobody: their files go at once.
         self._config = replace(LogConfig.from_properties(journal.configs), file_delete_delay_ms=0)
-        self._starts = _checkpoint(journal, LOG_START_CHECKPOINT).read()
+        self._starts = OffsetCheckpoint(fs, join(root, LOG_START_CHECKPOINT)).read()
 
-    def append(self, plan: PartitionPlan) -> None:
+    def append(self, place: TopicPartition) -> None:
         """Bring one log to where the journal wants it."""
-        fs, root = self._journal.fs, self._journal.root
-        directory = join(root, str(plan.place))
-        if plan.is_fresh:
+        note = self._journal.partitions[place]
+        directory = join(self._root, str(place))
+        end, epoch = note.end or 0, note.epoch or 0
+        if note.is_new:
             self._begin(directory)
-        with OfflineRoot(root, fs=fs).owners_kept(directory), self._open(directory, plan) as log:
-            if log.log_end_offset < plan.end:
-                raise StorageError(
-                    f"{directory} ends at {log.log_end_offset}, it ended at {plan.end} when the commit began"
-                )
-            log.truncate_to(plan.end)
-            for piece in plan.pieces:
-                self._append(log, piece, plan.epoch)
-            if log.log_end_offset != plan.end_then:
-                raise CorruptionError(f"{directory} ends at {log.log_end_offset}, it was to end at {plan.end_then}")
+        with OfflineRoot(self._root, fs=self._fs).owners_kept(directory), self._open(directory, place, note) as log:
+            if log.log_end_offset < end:
+                raise StorageError(f"{directory} ends at {log.log_end_offset}, it ended at {end} when the commit began")
+            log.truncate_to(end)
+            for piece in note.pieces:
+                self._append(log, piece, epoch)
+            if log.log_end_offset != note.end_then:
+                raise CorruptionError(f"{directory} ends at {log.log_end_offset}, it was to end at {note.end_then}")
             log.update_high_watermark(log.log_end_offset)
             log.flush_partition_metadata()
             log.tick()
 
     def _begin(self, directory: str) -> None:
         """Have an empty directory, whatever lies there: what is replaced, or what was begun."""
-        fs, root = self._journal.fs, self._journal.root
-        fs.remove_directory(directory)
-        fs.make_directory(directory)
-        fs.sync_directory(root)
-        if isinstance(fs, LocalFileSystem) and os.geteuid() == 0:
-            own_as_root(root, directory)
+        self._fs.remove_directory(directory)
+        self._fs.make_directory(directory)
+        self._fs.sync_directory(self._root)
+        if isinstance(self._fs, LocalFileSystem) and os.geteuid() == 0:
+            own_as_root(self._root, directory)
 
-    def _open(self, directory: str, plan: PartitionPlan) -> UnifiedLog:
+    def _open(self, directory: str, place: TopicPartition, note: PartitionNote) -> UnifiedLog:
         return UnifiedLog.open(
             directory,
             self._config,
-            recovery_point=max(plan.recovery_point or 0, 0),
-            log_start_offset=max(self._starts.get(plan.place, 0), 0),
-            high_watermark=plan.high_watermark,
-            clean_shutdown=plan.is_fresh or not self._is_redo,
-            topic_id=self._journal.topic_ids[plan.topic],
+            recovery_point=max(note.recovery_point or 0, 0),
+            log_start_offset=max(self._starts.get(place, 0), 0),
+            high_watermark=note.high_watermark,
+            clean_shutdown=note.is_new or not self._is_redo,
+            topic_id=self._journal.topic_ids[place.topic],
             clock=self._clock,
-            fs=self._journal.fs,
+            fs=self._fs,
             rng=self._rng,
             lock=False,  # that of the root is held
         )
 
     def _append(self, log: UnifiedLog, piece: Piece, epoch: int) -> None:
         first_offset = log.log_end_offset
-        for chunk in read_piece(self._journal.fs, self._journal.root, piece):
+        for chunk in read_piece(self._fs, self._root, piece):
             _stamp(chunk, first_offset, epoch)
             for data, batches in _shares(log, chunk, first_offset, epoch):
                 append_batches(log, data, batches, AppendOrigin.REPLICATION, epoch, NO_GUARD, 0)

@@ -16,7 +16,7 @@ from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint, read_ep
 from tidelog.log.clock import Clock
 from tidelog.log.files import FileSystem, join, opened, read_whole
 from tidelog.log.local_files import LocalFileSystem, ensure_plain_files
-from tidelog.log.manager.log_directories import DirectoryKind, LogDirectory, list_directories
+from tidelog.log.manager.log_directories import DirectoryKind, list_directories
 from tidelog.log.names import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -31,12 +31,11 @@ from tidelog.log.names import (
 from tidelog.log.overlay_files import OverlayFileSystem
 from tidelog.log.partition_metadata import random_topic_id, read_topic_id
 from tidelog.log.unified_log import UnifiedLog
-from tidelog.spark.commit_journal import CommitJournal, PartitionPlan
+from tidelog.log.write_journal import PartitionNote, Piece, WriteJournal, WriteKind
 from tidelog.spark.committed_batches import BatchKey
-from tidelog.spark.staged_pieces import Piece
 from tidelog.spark.write_options import WriteOptions
 
-__all__ = ["Order", "Planning", "logs_in"]
+__all__ = ["Order", "Planning"]
 
 _log = logging.getLogger("tidelog.spark")
 
@@ -57,11 +56,6 @@ class Order(NamedTuple):
     key: BatchKey | None = None
 
 
-def logs_in(fs: FileSystem, root: str) -> list[LogDirectory]:
-    """The directories of a root that are logs, but for those that wait to be removed."""
-    return [each for each in list_directories(fs, root) if each.kind is not DirectoryKind.DELETED]
-
-
 class Planning:
     """Makes the journal of an order: what there is, and what is to become of it."""
 
@@ -73,7 +67,7 @@ class Planning:
         self._root = order.options.root
         self._there = {
             each.partition
-            for each in logs_in(fs, self._root)
+            for each in list_directories(fs, self._root)
             if each.kind is DirectoryKind.CURRENT and each.partition.topic in order.counts
         }
         self._numbers: dict[str, set[int]] = {}  # of the partitions that are there
@@ -81,19 +75,18 @@ class Planning:
             self._numbers.setdefault(place.topic, set()).add(place.partition)
         self._checkpoints = {name: OffsetCheckpoint(fs, join(self._root, name)).read() for name in _CHECKPOINTS}
 
-    def journal(self) -> CommitJournal:
+    def journal(self) -> WriteJournal:
         """The journal, of which nothing is written yet."""
         self._ensure_as_dealt()
         self._ensure_batches_fit()
         marker = CleanShutdownFile(self._fs, self._root)
         options = self._order.options
-        journal = CommitJournal(
-            self._fs,
-            self._root,
+        journal = WriteJournal(
+            WriteKind.COMMIT,
             read_whole(self._fs, marker.path) if marker.exists() else None,
-            dict(options.configs),
-            self._order.key,
-            {topic: self._topic_id(topic) for topic in self._order.counts},
+            configs=dict(options.configs),
+            stream=self._order.key,
+            topic_ids={topic: self._topic_id(topic) for topic in self._order.counts},
         )
         pieces: dict[TopicPartition, list[Piece]] = {}
         for piece in self._order.pieces:
@@ -104,7 +97,7 @@ class Planning:
             is_touched = options.overwrite if place in self._there else self._is_made(place.topic)
             if is_touched or place in pieces:
                 topic_id = journal.topic_ids[place.topic]
-                journal.partitions.append(self._plan(place, tuple(pieces.get(place, ())), topic_id))
+                journal.partitions[place] = self._note(place, tuple(pieces.get(place, ())), topic_id)
         if options.overwrite:
             journal.dropped = sorted(self._there - wanted)
             self._ensure_writable(join(self._root, str(place)) for place in sorted(self._there))
@@ -163,11 +156,11 @@ class Planning:
                 if not os.access(path, os.W_OK, effective_ids=is_effective):
                     raise StorageError(f"{path}: this user may not write to it; nothing is committed")
 
-    def _warn_of_what_is_new(self, journal: CommitJournal) -> None:
+    def _warn_of_what_is_new(self, journal: WriteJournal) -> None:
         """Say what a broker may do with partitions that its cluster has not made."""
         if self._order.options.topic_id is not None or self._fs.stat(join(self._root, META_PROPERTIES)) is None:
             return
-        topics = sorted({plan.topic for plan in journal.partitions if plan.place not in self._there})
+        topics = sorted({place.topic for place in journal.partitions if place not in self._there})
         if topics:
             _log.warning(
                 "%s is the directory of a broker, and partitions of %s are new in it: what its cluster does not have "
@@ -192,26 +185,26 @@ class Planning:
             raise InvalidRequestError(f"the topic {topic} has another id already; leave topicId out")
         return known or wanted or (None if numbers else random_topic_id(self._rng))
 
-    def _plan(self, place: TopicPartition, pieces: tuple[Piece, ...], topic_id: uuid.UUID | None) -> PartitionPlan:
+    def _note(self, place: TopicPartition, pieces: tuple[Piece, ...], topic_id: uuid.UUID | None) -> PartitionNote:
         is_there = place in self._there
         is_fresh = self._order.options.overwrite or not is_there
         directory = join(self._root, str(place))
         if not is_there:
             self._ensure_can_be_made(place, directory)
         epochs = read_epochs(self._fs, join(directory, LEADER_EPOCH_CHECKPOINT)) if is_there else []
-        plan = PartitionPlan(
-            place.topic,
-            place.partition,
+        end = 0 if is_fresh else self._end_of(place, directory, topic_id)
+        end_then = end + sum(piece.records for piece in pieces)
+        if end_then > _MAX_INT64:
+            raise StorageError(f"{directory} ends at {end}: there are no offsets for more")
+        return PartitionNote(
             is_fresh,
-            0 if is_fresh else self._end_of(place, directory, topic_id),
-            max((0, *(entry.epoch for entry in epochs))),
-            self._checkpoints[RECOVERY_POINT_CHECKPOINT].get(place),
-            self._checkpoints[HIGH_WATERMARK_CHECKPOINT].get(place),
-            pieces,
+            end=end,
+            epoch=max((0, *(entry.epoch for entry in epochs))),
+            recovery_point=self._checkpoints[RECOVERY_POINT_CHECKPOINT].get(place),
+            high_watermark=self._checkpoints[HIGH_WATERMARK_CHECKPOINT].get(place),
+            end_then=end_then,
+            pieces=pieces,
         )
-        if plan.end_then > _MAX_INT64:
-            raise StorageError(f"{directory} ends at {plan.end}: there are no offsets for more")
-        return plan
 
     def _end_of(self, place: TopicPartition, directory: str, topic_id: uuid.UUID | None) -> int:
         """Where a log ends, found without touching it: it is opened as for the appending."""

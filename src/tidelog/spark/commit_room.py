@@ -11,8 +11,8 @@ from tidelog.errors import StorageError
 from tidelog.log.config import LogConfig
 from tidelog.log.files import FileSystem
 from tidelog.log.local_files import LocalFileSystem, storage_error
+from tidelog.log.write_journal import PartitionNote, WriteJournal
 from tidelog.records.batch import BATCH_HEADER_SIZE
-from tidelog.spark.commit_journal import CommitJournal, PartitionPlan
 
 __all__ = ["Room", "ensure_room", "room_for"]
 
@@ -29,36 +29,34 @@ class Room(NamedTuple):
     files: int
 
 
-def room_for(journal: CommitJournal) -> Room:
+def room_for(journal: WriteJournal) -> Room:
     """What the commit of a journal takes beside what is staged for it, unless times that lie far apart end segments."""
     config = LogConfig.from_properties(journal.configs)
-    parts = [_room_for_partition(plan, config) for plan in journal.partitions]
+    parts = [_room_for_partition(note, config) for note in journal.partitions.values()]
     return Room(sum(part.size for part in parts), _FILES_OF_A_ROOT + sum(part.files for part in parts))
 
 
-def _room_for_partition(plan: PartitionPlan, config: LogConfig) -> Room:
-    size = sum(piece.size for piece in plan.pieces)
+def _room_for_partition(note: PartitionNote, config: LogConfig) -> Room:
+    size = sum(piece.size for piece in note.pieces)
     entries = size // max(config.index_interval_bytes, BATCH_HEADER_SIZE)
     # A segment ends before the batch that does not fit: two neighbours together are always larger than one may be.
     segments = 1 + 2 * size // config.segment_bytes
     return Room(size + _ENTRIES_BYTES * (entries + segments), _FILES_OF_A_SEGMENT * segments + _FILES_OF_A_PARTITION)
 
 
-def ensure_room(fs: FileSystem, journal: CommitJournal) -> None:
+def ensure_room(fs: FileSystem, root: str, journal: WriteJournal) -> None:
     """Raise if the disk is too full for what is to be committed."""
     if not isinstance(fs, LocalFileSystem):
         return
     try:
-        about = os.statvfs(journal.root)
+        about = os.statvfs(root)
     except OSError as error:
-        raise storage_error(journal.root, error) from error
+        raise storage_error(root, error) from error
     needed = room_for(journal)
     if needed.size > about.f_bavail * about.f_frsize:
-        raise StorageError(
-            f"{journal.root} has no room for the {needed.size} bytes that are to be committed: make some"
-        )
+        raise StorageError(f"{root} has no room for the {needed.size} bytes that are to be committed: make some")
     if about.f_files and needed.files > about.f_favail:  # not every file system counts them
         raise StorageError(
-            f"{journal.root} has no room for the {needed.files} files that are to be committed: make some, or write to "
+            f"{root} has no room for the {needed.files} files that are to be committed: make some, or write to "
             "fewer partitions, with larger segments"
         )

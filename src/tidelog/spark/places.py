@@ -1,5 +1,6 @@
 """Where a source reads: out of `path`, `paths` and `storage.*`, made to mean the same on every machine."""
 
+import logging
 import os
 import re
 import socket
@@ -12,6 +13,8 @@ from tidelog.spark.option_values import OptionValues, parsed_json
 from tidelog.view.log_dirs import LogDirView
 
 __all__ = ["Places"]
+
+_log = logging.getLogger("tidelog.spark")
 
 _NO_PATH = (
     "no path: name a log directory, as in .load('/var/lib/kafka') or .option('path', ...). In SQL, options of "
@@ -61,9 +64,12 @@ class Places(NamedTuple):
         return any("://" in path for path in self.paths)
 
     def open(self) -> LogDirView:
-        """A view of the directories; an error says which machine has looked for them."""
+        """A view of the directories; an error says which machine has looked for them. Logs unfinished writes."""
         try:
-            return tidelog.open(self.paths, replica=self.replica, storage_options=dict(self.storage) or None)
+            logs = tidelog.open(self.paths, replica=self.replica, storage_options=dict(self.storage) or None)
+            for notice in logs.unfinished_writes:
+                _log.warning("%s", notice)
+            return logs
         except InvalidRequestError as error:
             raise InvalidRequestError(f"{error} (looked for on {socket.gethostname()})") from error
 

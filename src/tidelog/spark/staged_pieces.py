@@ -11,7 +11,6 @@ import random
 import socket
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
@@ -19,6 +18,7 @@ from tidelog.columns.chunks import Chunk, read_chunks
 from tidelog.errors import CorruptionError, StorageError
 from tidelog.log.files import FileSystem, join, opened
 from tidelog.log.names import STAGED_FILE, TopicPartition, delete_directory_name, is_delete_directory
+from tidelog.log.write_journal import Piece
 
 __all__ = [
     "STAGED_FILE",
@@ -29,33 +29,12 @@ __all__ = [
     "job_of",
     "job_of_batch",
     "new_job",
-    "piece_of",
     "read_piece",
     "staged_directories",
 ]
 
 _READ_BYTES = 1 << 20  # at once: what was read is still in the cache of the processor when it is used
 _DIGITS = 16  # of a job, and of an attempt
-
-
-class Piece(NamedTuple):
-    """A staged file, and what must be found in it."""
-
-    topic: str
-    partition: int
-    directory: str  # its name in the root
-    size: int
-    records: int
-    crc: int  # CRC-32C of all bytes
-    host: str  # where it was written
-
-    @property
-    def place(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
-
-    def path(self, root: str) -> str:
-        """Where the file is."""
-        return join(join(root, self.directory), STAGED_FILE)
 
 
 def new_job(rng: random.Random) -> str:
@@ -124,12 +103,3 @@ def read_piece(fs: FileSystem, root: str, piece: Piece) -> Iterator[Chunk]:
     """The batches of a staged file; the chunks can be written to."""
     with opened(fs.open(piece.path(root))) as file:
         yield from read_chunks(file, chunk_size=_READ_BYTES)
-
-
-def piece_of(content: Any) -> Piece:
-    """A piece as a journal has it."""
-    piece = Piece(*content)
-    kinds = [type(each) for each in piece]
-    if kinds != [str, int, str, int, int, int, str]:
-        raise ValueError("a piece is noted in another form")
-    return piece

@@ -7,7 +7,7 @@
 
 Only logs of the topic are opened, and of these only the ones that get rows. A root that is new is made; it is gone
 again where the load fails. A root that was not closed in good order is refused, unless a load has left it so: what that
-one has done is taken back first.
+one has done is taken back first. `tables/load_undo.py` tells how a load is one step.
 """
 
 import os
@@ -29,28 +29,39 @@ from tidelog.log.manager.log_root import normal_path
 from tidelog.log.names import (
     CLEANER_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
-    COMMIT_JOURNAL,
     COMMITTED_BATCHES,
     HIGH_WATERMARK_CHECKPOINT,
+    JOURNAL_ASIDE,
     LEADER_EPOCH_CHECKPOINT,
-    LOAD_JOURNAL,
     LOCK_FILE,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
+    OLD_JOURNALS,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
+    UNFINISHED_WRITE,
     TopicPartition,
     parse_directory_name,
 )
 from tidelog.log.offline_root import OfflineRoot
 from tidelog.log.partition_metadata import random_topic_id, read_topic_id
 from tidelog.log.unified_log import UnifiedLog
-from tidelog.tables.load_journal import LoadJournal, PartitionNote, cut_back, ensure_untouched
+from tidelog.log.write_journal import (
+    PartitionNote,
+    WriteJournal,
+    WriteKind,
+    ensure_untouched,
+    journal_path,
+    read_journal,
+    remove_journal,
+    write_journal,
+)
+from tidelog.tables.load_undo import take_back
 
 __all__ = ["LoadRoot", "ensure_loadable", "make_root", "own_as_root"]
 
-_LEFT_BY_A_CRASH = {LOCK_FILE, LOAD_JOURNAL, f"{LOAD_JOURNAL}.tmp", f"{COMMIT_JOURNAL}.tmp", f"{COMMITTED_BATCHES}.tmp"}
-_SIGNS_OF_A_ROOT = {META_PROPERTIES, RECOVERY_POINT_CHECKPOINT, COMMIT_JOURNAL, COMMITTED_BATCHES}
+_LEFT_BY_A_CRASH = {LOCK_FILE, UNFINISHED_WRITE, JOURNAL_ASIDE, *OLD_JOURNALS, f"{COMMITTED_BATCHES}.tmp"}
+_SIGNS_OF_A_ROOT = {META_PROPERTIES, RECOVERY_POINT_CHECKPOINT, COMMITTED_BATCHES}
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
 
 
@@ -79,7 +90,7 @@ class LoadRoot:
         self._topic_id: uuid.UUID | None = None
         self._made: list[str] = []  # directories that are new: the root, and those above it
         self._lock: FileLock | None = None
-        self._journal: LoadJournal | None = None
+        self._journal: WriteJournal | None = None
         self._logs: dict[int, UnifiedLog] = {}
         self._owners = ExitStack()  # of the files in the directories of the logs
         self._is_marker_taken = False
@@ -109,16 +120,17 @@ class LoadRoot:
 
     def _settle(self) -> None:
         """Take back what a load that was interrupted has left."""
-        if self._fs.stat(join(self.path, COMMIT_JOURNAL)) is not None:
+        journal = read_journal(self._fs, self.path)
+        if journal is None:
+            return
+        if journal.kind is WriteKind.COMMIT:
             raise StorageError(
-                f"a write of Spark's into {self.path} was interrupted: another one brings it to its end, and so does "
-                "`tidelog load`"
+                f"{self.path}: {journal.kind.words} was interrupted; run `tidelog recover {self.path}` first"
             )
-        journal = LoadJournal.read(self._fs, self.path)
-        if journal is not None:
-            ensure_untouched(journal)
-            cut_back(journal, self.clock)
-            self._on_notice(f"a load into {journal.topic} was interrupted here: what it had appended is taken back")
+        ensure_untouched(self._fs, self.path, journal)
+        take_back(self._fs, self.path, journal, self.clock)
+        topics = ", ".join(sorted({place.topic for place in journal.partitions}))
+        self._on_notice(f"a load into {topics} was interrupted here: what it had appended is taken back")
 
     def _begin(self) -> None:
         marker = CleanShutdownFile(self._fs, self.path)
@@ -134,10 +146,8 @@ class LoadRoot:
             for each in directories
             if each.partition.topic == self._topic and each.kind is DirectoryKind.CURRENT
         )
-        self._journal = LoadJournal(
-            self._fs,
-            self.path,
-            self._topic,
+        self._journal = WriteJournal(
+            WriteKind.LOAD,
             was_empty=not set(self._fs.list(self.path)) - _LEFT_BY_A_CRASH,
             marker=read_whole(self._fs, marker.path) if marker.exists() else None,
         )
@@ -168,21 +178,21 @@ class LoadRoot:
         for number in self.there.intersection(numbers):
             ensure_plain_files(self._fs, self._directory(number))
         for number in numbers:
-            journal.partitions[number] = self._note(number)
-        journal.write()
+            journal.partitions[self._place(number)] = self._note(number)
+        write_journal(self._fs, self.path, journal)
         self._take_marker()
         for number in numbers:
             if number not in self.there:
                 self._make_partition(number)
             self._logs[number] = self._open_log(number)
             if number in self.there:
-                known = journal.partitions[number]
-                journal.partitions[number] = known._replace(end=self._logs[number].log_end_offset)
+                known = journal.partitions[self._place(number)]
+                journal.partitions[self._place(number)] = known._replace(end=self._logs[number].log_end_offset)
         if self.there.intersection(numbers):
-            journal.write()
+            write_journal(self._fs, self.path, journal)
 
     def _note(self, number: int) -> PartitionNote:
-        place = TopicPartition(self._topic, number)
+        place = self._place(number)
         epochs = read_epochs(self._fs, join(self._directory(number), LEADER_EPOCH_CHECKPOINT))
         return PartitionNote(
             is_new=number not in self.there,
@@ -200,7 +210,7 @@ class LoadRoot:
 
     def _make_partition(self, number: int) -> None:
         """Make the directory of a new log. What the checkpoints say of one of its name that is gone, goes before."""
-        place, directory = TopicPartition(self._topic, number), self._directory(number)
+        place, directory = self._place(number), self._directory(number)
         for name in _CHECKPOINTS:
             checkpoint = self._checkpoint(name)
             offsets = checkpoint.read()
@@ -212,7 +222,7 @@ class LoadRoot:
             own_as_root(self.path, directory)
 
     def _open_log(self, number: int) -> UnifiedLog:
-        place, directory = TopicPartition(self._topic, number), self._directory(number)
+        place, directory = self._place(number), self._directory(number)
         self._owners.enter_context(OfflineRoot(self.path, fs=self._fs).owners_kept(directory))
         return UnifiedLog.open(
             directory,
@@ -231,10 +241,13 @@ class LoadRoot:
     def _checkpoint(self, name: str) -> OffsetCheckpoint:
         return OffsetCheckpoint(self._fs, join(self.path, name))
 
-    def _directory(self, number: int) -> str:
-        return join(self.path, str(TopicPartition(self._topic, number)))
+    def _place(self, number: int) -> TopicPartition:
+        return TopicPartition(self._topic, number)
 
-    def _known_journal(self) -> LoadJournal:
+    def _directory(self, number: int) -> str:
+        return join(self.path, str(self._place(number)))
+
+    def _known_journal(self) -> WriteJournal:
         assert self._journal is not None
         return self._journal
 
@@ -246,15 +259,17 @@ class LoadRoot:
         if not journal.partitions:
             self._is_finished = True  # there was no row, and every partition was there
             return
-        for number, log in self._logs.items():
-            journal.partitions[number] = journal.partitions[number]._replace(end_now=log.log_end_offset)
+        ends = {self._place(number): log.log_end_offset for number, log in self._logs.items()}
+        for place, end in ends.items():
+            journal.partitions[place] = journal.partitions[place]._replace(end_then=end)
+        for log in self._logs.values():
             log.close()
         self._owners.close()
-        journal.write()
+        write_journal(self._fs, self.path, journal)
         with OfflineRoot(self.path, fs=self._fs).owners_kept(self.path):
-            self._write_checkpoints({journal.place(n): log.log_end_offset for n, log in self._logs.items()})
+            self._write_checkpoints(ends)
             self._put_marker_back(journal.marker)
-        journal.remove()
+        remove_journal(self._fs, self.path)
         self._is_finished = True
 
     def _write_checkpoints(self, ends: dict[TopicPartition, int]) -> None:
@@ -280,7 +295,7 @@ class LoadRoot:
         except (TidelogError, KeyboardInterrupt) as second:
             raise StorageError(
                 f"{_words(error)}; and what was loaded could not be taken back ({_words(second)}): "
-                f"do not start a broker on {self.path} before another load into it, which takes it back first"
+                f"run `tidelog recover {self.path}`; no broker starts there before"
             ) from error
         finally:
             self._leave()
@@ -291,7 +306,7 @@ class LoadRoot:
         self._owners.close()
         journal = self._known_journal()
         if journal.partitions:
-            cut_back(journal, self.clock)
+            take_back(self._fs, self.path, journal, self.clock)
 
     def _leave(self) -> None:
         """Let others in without a trace, as a broker that stops; a root that was made in vain goes."""
@@ -341,7 +356,7 @@ def ensure_loadable(fs: FileSystem, root: str) -> None:
     names = set(fs.list(root)) - _LEFT_BY_A_CRASH
     if any(name.endswith(".log") for name in names):
         raise InvalidRequestError(f"{root} is the directory of a partition: name the log directory that it lies in")
-    is_root = bool(_SIGNS_OF_A_ROOT & names) or fs.stat(join(root, LOAD_JOURNAL)) is not None
+    is_root = bool(_SIGNS_OF_A_ROOT & names) or journal_path(fs, root) is not None
     if names and not is_root and not any(_is_partition(name) for name in names):
         raise InvalidRequestError(f"{root} holds other things than logs: name a log directory, or a new one")
 

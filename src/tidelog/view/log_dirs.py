@@ -114,7 +114,18 @@ class LogDirView:
     @property
     def notices(self) -> tuple[str, ...]:
         """What is odd about the directories of the partitions, all together."""
-        return tuple(dict.fromkeys(notice for partition in self.partitions for notice in self._notices_of(partition)))
+        found = [*self.unfinished_writes]
+        for partition in self.partitions:
+            found += self._notices_of(partition)
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def unfinished_writes(self) -> tuple[str, ...]:
+        """What to tell readers of writes into the roots that are under way or were interrupted, one line each.
+
+        Raises CheckpointError for a journal that this release cannot read: which records it hides is not known.
+        """
+        return tuple(notice for root in self.roots if (notice := root.unfinished_notice) is not None)
 
     def _notices_of(self, partition: TopicPartition) -> Iterator[str]:
         chosen, *others = self._copies(partition)

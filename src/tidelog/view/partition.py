@@ -16,7 +16,6 @@ from tidelog.log.files import join
 from tidelog.log.list_offsets import MAX_TIMESTAMP, offset_for_time
 from tidelog.log.names import (
     HIGH_WATERMARK_CHECKPOINT,
-    JOURNALS,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
     PARTITION_METADATA,
@@ -240,6 +239,11 @@ class PartitionView:
             return None
 
     @property
+    def unfinished_notice(self) -> str | None:
+        """What to tell a reader if records of this partition are not shown: a write of them is not finished."""
+        return None if self._root.undone(self.directory) is None else self._root.unfinished_notice
+
+    @property
     def notices(self) -> tuple[str, ...]:
         """What is odd about the directory and does not keep anybody from reading it."""
         return (*self.look.notices, *self._notices_of_the_end(), *self._notices_of_checkpoints())
@@ -249,7 +253,7 @@ class PartitionView:
             yield self._end.problem
         undone = self._root.undone(self.directory)
         if undone is not None:
-            yield f"{undone[1]} is not at its end: what it has appended from offset {undone[0]} on is not shown"
+            yield f"{undone[1]} is unfinished: what it has appended from offset {undone[0]} on is not shown"
         if self.missing is not None:
             yield self.missing
 
@@ -263,10 +267,6 @@ class PartitionView:
                 # Most logs start with their first segment, and have no entry of it.
                 if damage is not None or (name == HIGH_WATERMARK_CHECKPOINT):
                     yield f"{damage or f'{join(self.root, name)} does not know {self.topic_partition}'}; {what}"
-        for name in JOURNALS:
-            damage = self._root.damage(name)
-            if damage is not None:
-                yield f"{damage}; the file is not used"
         for name, read in ((LEADER_EPOCH_CHECKPOINT, read_epochs), (PARTITION_METADATA, read_topic_id)):
             try:
                 read(self.files, join(self.path, name))

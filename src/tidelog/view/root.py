@@ -5,7 +5,7 @@ those of the log itself.
 """
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 from tidelog.errors import CheckpointError, InvalidTopicError, StorageError
@@ -14,7 +14,7 @@ from tidelog.log.files import join, parent_of
 from tidelog.log.names import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
-    JOURNALS,
+    JOURNAL_FILE,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
@@ -25,8 +25,8 @@ from tidelog.log.names import (
     is_stray_directory,
     parse_directory_name,
 )
+from tidelog.log.write_journal import WriteJournal, read_journal
 from tidelog.view.files import ViewFiles
-from tidelog.view.undone import ends_before
 
 __all__ = ["FILES_OF_A_ROOT", "PartitionDirectory", "RootView"]
 
@@ -39,6 +39,9 @@ FILES_OF_A_ROOT = frozenset(
         CLEANER_CHECKPOINT,
     }
 )
+
+
+_OURS = {STAGED_FILE, JOURNAL_FILE, f"{JOURNAL_FILE}.tmp"}
 
 
 class PartitionDirectory(NamedTuple):
@@ -89,11 +92,11 @@ class RootView:
         return tuple(directory for directory in self.named if not self._is_staged(directory))
 
     def _is_staged(self, directory: PartitionDirectory) -> bool:
-        """Whether there is no partition in it, but what a task of Spark's has written, or is about to write."""
+        """Whether there is no partition in it, but what a task of Spark's has staged, or a journal on its way."""
         if directory.mark != "delete":
             return False
         try:
-            return set(self.files.list(join(self.path, directory.name))) <= {STAGED_FILE}
+            return set(self.files.list(join(self.path, directory.name))) <= _OURS
         except StorageError:  # whoever looks into it is told
             return False
 
@@ -139,19 +142,42 @@ class RootView:
             self._checkpoints[name] = self._read(name, lambda files, root: read_offsets(files, join(root, name)))
         return self._checkpoints[name].get(directory.topic_partition)
 
+    @cached_property
+    def unfinished_write(self) -> WriteJournal | None:
+        """The journal of a write into this root that is under way or was interrupted.
+
+        Raises CheckpointError for a journal that cannot be read: which records it hides is not known then.
+        """
+        return read_journal(self.files, self.path)
+
     def undone(self, directory: PartitionDirectory) -> tuple[int, str] | None:
-        """From which offset on a partition holds what an interrupted write has left, and which one that was."""
+        """From which offset on a partition holds what an unfinished write has appended, and which write that is.
+
+        Up to there readers see the log. A broker that has had the log since has taken what is there for its own, and
+        its high watermark is above that offset: then everything is shown.
+        """
+        journal = self.unfinished_write
+        note = None if journal is None or directory.mark else journal.partitions.get(directory.topic_partition)
+        end = None if note is None else note.shown_end
+        if journal is None or end is None:
+            return None
         watermark = self.checkpointed(HIGH_WATERMARK_CHECKPOINT, directory)
-        for name, write in JOURNALS.items():
-            if name not in self._checkpoints:
-                self._checkpoints[name] = self._read(name, partial(ends_before, name=name))
-            end = None if directory.mark else self._checkpoints[name].get(directory.topic_partition)
-            if end is not None and (watermark is None or watermark <= end):
-                return end, write
-        return None
+        return (end, journal.kind.words) if watermark is None or watermark <= end else None
+
+    @property
+    def unfinished_notice(self) -> str | None:
+        """What to tell a reader of an unfinished write in this root."""
+        journal = self.unfinished_write
+        if journal is None:
+            return None
+        topics = ", ".join(sorted({place.topic for place in journal.partitions})) or "no topic"
+        return (
+            f"{self.path}: {journal.kind.words} into {topics} is under way or was interrupted; its records are not "
+            f"shown. If nothing is writing, run `tidelog recover {self.path}`"
+        )
 
     def damage(self, name: str) -> str | None:
-        """What is wrong with a checkpoint, or with a journal, that was read."""
+        """What is wrong with a checkpoint that was read."""
         return self._damage.get(name)
 
     def _read(

@@ -65,7 +65,8 @@ class _Task(NamedTuple):
 class Scan:
     """The rows of some partitions, as RecordBatches of one schema. `Scan.of` makes one.
 
-    `notices` tells what the last reading left out (`on_corruption="skip"`).
+    `notices` tells what the last reading left out: damage (`on_corruption="skip"`), and records of a write that is
+    under way or was interrupted.
     """
 
     def __init__(
@@ -184,6 +185,9 @@ class Scan:
 
     def _tasks(self, max_bytes: int | None) -> Iterator[_Task]:
         for partition in self._request.choose(self._look()):
+            hidden = partition.unfinished_notice
+            if hidden is not None and hidden not in self.notices:
+                self.notices.append(hidden)
             for piece in plan(partition, self._request, max_bytes=max_bytes, notices=self._skipped()):
                 yield _Task(piece, partition.files)
             tail = None if self._verify else unverified_tail(partition, self._request)

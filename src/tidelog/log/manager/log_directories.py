@@ -8,7 +8,8 @@
     remote-log-index-cache         of tiered storage
 
 A directory of any other name does not belong here, and a start that finds one ends: whoever put it there, by mistake
-perhaps, wants to know. Files are not looked at.
+perhaps, wants to know. So does a start on a root with an unfinished write (`tidelog.log.write_journal`). Files are not
+looked at.
 
 Kafka: LogManager.loadLogs and isStrayKraftReplica.
 """
@@ -23,6 +24,7 @@ from tidelog.log.files import ReadFileSystem, join
 from tidelog.log.names import (
     CLUSTER_METADATA_TOPIC,
     REMOTE_INDEX_CACHE,
+    UNFINISHED_WRITE,
     TopicPartition,
     is_delete_directory,
     is_future_directory,
@@ -59,6 +61,8 @@ def list_directories(fs: ReadFileSystem, root: str) -> list[LogDirectory]:
         about = fs.stat(path)
         if about is None or not about.is_directory or name == REMOTE_INDEX_CACHE:
             continue
+        if name == UNFINISHED_WRITE:
+            raise InvalidTopicError(f"{path}: a write was interrupted; run `tidelog recover {root}` first")
         try:
             partition = parse_directory_name(name)
         except InvalidTopicError as error:

@@ -1,0 +1,185 @@
+"""Recovery of log directories while no broker runs: unfinished writes, and logs after an unclean stop.
+
+    recover(["/var/lib/kafka/1", "/var/lib/kafka/2"])
+
+A journal in a directory (`tidelog.log.write_journal`) says which write is unfinished. A commit of Spark's is finished:
+it was decided. A load is taken back: it was not. Either way it can be repeated from its beginning, so a recovery that
+is interrupted is no special case. Then, where the marker of a clean stop is missing, the logs are recovered as a broker
+recovers them when it starts.
+
+Nothing here needs Spark.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from tidelog.errors import InvalidRequestError, LockedError, StorageError, TidelogError
+from tidelog.log.checkpoints import CleanShutdownFile
+from tidelog.log.clock import Clock, SystemClock
+from tidelog.log.files import FileLock, FileSystem, ensure_named, join
+from tidelog.log.local_files import LocalFileSystem, ensure_plain_files
+from tidelog.log.manager.log_directories import DirectoryKind, LogDirectory, list_directories
+from tidelog.log.manager.log_manager import LogManager
+from tidelog.log.names import JOURNAL_ASIDE, LOCK_FILE, UNFINISHED_WRITE
+from tidelog.log.write_journal import (
+    WriteJournal,
+    WriteKind,
+    ensure_untouched,
+    journal_path,
+    read_journal,
+)
+from tidelog.spark.commit_apply import apply_journal, check_pieces
+from tidelog.tables.load_root import ensure_loadable
+from tidelog.tables.load_undo import take_back
+
+__all__ = ["Recovery", "locked", "logs_in", "recover", "remove_staged", "settle", "settle_root"]
+
+_log = logging.getLogger("tidelog.spark")
+
+_POLL_S = 0.05
+
+
+class Recovery(NamedTuple):
+    """What was done in a log directory."""
+
+    root: str
+    write: WriteJournal | None  # that was unfinished
+    were_logs_recovered: bool
+
+    def __str__(self) -> str:
+        """What was done, in a sentence."""
+        done = []
+        if self.write is not None:
+            deed = "taken back" if self.write.kind is WriteKind.LOAD else "finished"
+            topics = ", ".join(sorted({place.topic for place in (*self.write.partitions, *self.write.dropped)}))
+            done.append(f"{self.write.kind.words} into {topics} was interrupted and is {deed}")
+        if self.were_logs_recovered:
+            done.append("there was no clean stop and the logs are recovered")
+        return f"{self.root}: {'; '.join(done) or 'nothing to recover'}"
+
+    def to_dict(self) -> dict[str, object]:
+        """For programs."""
+        write = None if self.write is None else self.write.kind
+        return {
+            "root": self.root,
+            "taken_back": write is WriteKind.LOAD,
+            "finished": write is WriteKind.COMMIT,
+            "recovered": self.were_logs_recovered,
+        }
+
+
+def recover(
+    paths: Sequence[str], *, fs: FileSystem | None = None, clock: Clock | None = None, logs: bool = True
+) -> list[Recovery]:
+    """Finish or take back what was interrupted in log directories; then recover their logs, unless `logs` is false.
+
+    Raises LockedError where a broker has one open, and CheckpointError, with nothing touched, for a journal that is
+    not valid.
+    """
+    fs = LocalFileSystem() if fs is None else fs
+    clock = SystemClock() if clock is None else clock
+    roots = list(dict.fromkeys(ensure_named(path).rstrip("/") or "/" for path in paths))
+    for root in roots:
+        about = fs.stat(root)
+        if about is None or not about.is_directory:
+            raise InvalidRequestError(f"{root} is no directory: name the log directories of a broker")
+        ensure_loadable(fs, root)
+        read_journal(fs, root)  # all are known to be valid before the first is followed
+    writes = {root: _settled(fs, root, clock) for root in roots}
+    unclean = [root for root in roots if logs and logs_in(fs, root) and not CleanShutdownFile(fs, root).exists()]
+    if unclean:
+        LogManager.open(unclean, fs=fs, clock=clock).close()
+    return [Recovery(root, writes[root], root in unclean) for root in roots]
+
+
+def _settled(fs: FileSystem, root: str, clock: Clock) -> WriteJournal | None:
+    """Settle a root if there is anything to settle; what was unfinished."""
+    if journal_path(fs, root) is None:
+        return None
+    with locked(fs, root, 0):
+        journal = read_journal(fs, root)
+        settle(fs, root, clock, random.Random())
+    return journal
+
+
+def settle_root(root: str, *, fs: FileSystem | None = None, clock: Clock | None = None) -> WriteKind | None:
+    """Settle the unfinished write in a root, if there is one; which kind it was."""
+    [done] = recover([root], fs=fs, clock=clock, logs=False)
+    return None if done.write is None else done.write.kind
+
+
+def settle(fs: FileSystem, root: str, clock: Clock, rng: random.Random, threads: int | None = None) -> WriteKind | None:
+    """Finish a commit that was interrupted, or take a load back. The caller has the lock of the root."""
+    journal = read_journal(fs, root)
+    if journal is None:
+        fs.remove_directory(join(root, JOURNAL_ASIDE))
+        return None
+    ensure_untouched(fs, root, journal)
+    for place in journal.partitions:
+        directory = join(root, str(place))
+        if fs.stat(directory) is not None:
+            ensure_plain_files(fs, directory)
+    if journal.kind is WriteKind.LOAD:
+        take_back(fs, root, journal, clock)
+        return journal.kind
+    try:
+        check_pieces(fs, root, journal, threads)
+    except TidelogError as error:
+        places = ", ".join(f"{place} from offset {note.end} on" for place, note in journal.partitions.items())
+        raise StorageError(
+            f"{error}. {journal.kind.words[:1].upper()}{journal.kind.words[1:]} into {root} was interrupted and cannot "
+            f"be finished; some of its records may lie in {places}. Compare the topics with the input, write what is "
+            f"missing again, and remove {join(root, UNFINISHED_WRITE)}"
+        ) from error
+    apply_journal(fs, root, journal, clock=clock, rng=rng, is_redo=True, threads=threads)
+    remove_staged(fs, root, {piece.directory for piece in journal.pieces})
+    return journal.kind
+
+
+# -- roots -------------------------------------------------------------------------------------------------------------
+
+
+def logs_in(fs: FileSystem, root: str) -> list[LogDirectory]:
+    """The directories of a root that are logs, but for those that wait to be removed."""
+    return [each for each in list_directories(fs, root) if each.kind is not DirectoryKind.DELETED]
+
+
+def remove_staged(fs: FileSystem, root: str, names: set[str]) -> None:
+    """Remove staged directories. What cannot be removed is logged: what became of the commit is another matter."""
+    for name in sorted(names):
+        try:
+            fs.remove_directory(join(root, name))
+        except StorageError as error:
+            _log.warning("%s: it is left behind", error)
+
+
+@contextmanager
+def locked(fs: FileSystem, root: str, timeout_ms: int) -> Iterator[None]:
+    """The lock of a root, waited for a while: another commit may have it for a moment."""
+    ensure_loadable(fs, root)
+    lock = _lock(fs, root, timeout_ms)
+    try:
+        yield
+    finally:
+        try:
+            fs.remove(join(root, LOCK_FILE))  # as a broker that stops
+        except StorageError as error:
+            _log.warning("%s: it is left behind", error)
+        finally:
+            lock.release()
+
+
+def _lock(fs: FileSystem, root: str, timeout_ms: int) -> FileLock:
+    deadline = time.monotonic() + timeout_ms / 1000
+    while True:
+        try:
+            return fs.lock(join(root, LOCK_FILE))
+        except LockedError as error:
+            if time.monotonic() >= deadline:
+                how = "; lockTimeout says how long to wait" if timeout_ms else ""
+                raise LockedError(f"a broker or another tidelog has {root} open: stop it first{how}") from error
+        time.sleep(_POLL_S)

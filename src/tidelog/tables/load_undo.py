@@ -1,0 +1,116 @@
+"""The way back of a load: every log is cut back to where the journal says that it ended.
+
+    1. the journal is written before the marker of the clean stop goes: the marker, and which partitions will be used
+    2. before the first record of a partition, where its log ends; of one that is not there yet, that it is new
+    3. before the checkpoints of the root are written, where each log ends now
+    4. it is removed, as the last act: from then on the load is done
+
+Whoever finds a journal, with the root locked, takes the load back: a load that was killed, or lost its power, has not
+been. So does the load itself where something goes wrong.
+"""
+
+from dataclasses import replace
+
+from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint
+from tidelog.log.clock import Clock
+from tidelog.log.config import LogConfig
+from tidelog.log.files import FileSystem, join, write_atomically
+from tidelog.log.names import (
+    CLEAN_SHUTDOWN,
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    INDEX_SUFFIX,
+    LOG_START_CHECKPOINT,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    TIME_INDEX_SUFFIX,
+    TopicPartition,
+    file_name,
+)
+from tidelog.log.offline_root import OfflineRoot
+from tidelog.log.unified_log import UnifiedLog
+from tidelog.log.write_journal import PartitionNote, WriteJournal, journal_path, remove_journal, write_journal
+
+__all__ = ["take_back"]
+
+_FILES_OF_A_ROOT = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    CLEANER_CHECKPOINT,
+    CLEAN_SHUTDOWN,
+)
+
+
+def take_back(fs: FileSystem, path: str, journal: WriteJournal, clock: Clock) -> None:
+    """Restore the root as the journal says it was, whatever a load has done, and remove the journal.
+
+    The caller has the lock of the root and no log of it open.
+    """
+    root = OfflineRoot(path, fs=fs)
+    if journal_path(fs, path) is None:
+        write_journal(fs, path, journal)  # it was about to be removed
+    with root.owners_kept(path):
+        _restore_checkpoints(fs, path, journal)
+        for place, note in journal.partitions.items():
+            directory = join(path, str(place))
+            if note.is_new:
+                fs.remove_directory(directory)
+            else:
+                with root.owners_kept(directory):
+                    _cut(fs, path, place, note, clock)
+        for name in _FILES_OF_A_ROOT:
+            fs.remove(join(path, f"{name}.tmp"))
+            if journal.was_empty:
+                fs.remove(join(path, name))
+        fs.sync_directory(path)
+        marker = CleanShutdownFile(fs, path)
+        if journal.marker is None:
+            marker.delete()
+        else:
+            write_atomically(fs, marker.path, journal.marker)
+    remove_journal(fs, path)
+
+
+def _restore_checkpoints(fs: FileSystem, root: str, journal: WriteJournal) -> None:
+    """Before the logs are cut: no crash may leave an offset in the files that is above what is left."""
+    for name, attribute in (
+        (RECOVERY_POINT_CHECKPOINT, "recovery_point"),
+        (HIGH_WATERMARK_CHECKPOINT, "high_watermark"),
+    ):
+        checkpoint = OffsetCheckpoint(fs, join(root, name))
+        before = {place: getattr(note, attribute) for place, note in journal.partitions.items()}
+        now = checkpoint.read()
+        wanted = {place: offset for place, offset in (now | before).items() if offset is not None}
+        if wanted != now:
+            checkpoint.write(wanted)
+
+
+def _cut(fs: FileSystem, root: str, place: TopicPartition, note: PartitionNote, clock: Clock) -> None:
+    directory = join(root, str(place))
+    if not note.has_topic_id:
+        fs.remove(join(directory, PARTITION_METADATA))
+    with _recovered(fs, root, place, note, clock) as log:
+        if note.end is not None:
+            log.truncate_to(note.end)
+        log.tick()  # the files of segments that were cut off go now: nobody reads them
+        last = log.local.segments.active.base_offset
+    # The time that went with the cut may have been the only entry: made anew, the index knows the largest that is left.
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        fs.remove(join(directory, file_name(last, suffix)))
+    _recovered(fs, root, place, note, clock).close()
+
+
+def _recovered(fs: FileSystem, root: str, place: TopicPartition, note: PartitionNote, clock: Clock) -> UnifiedLog:
+    """The log of a partition, opened as after a crash."""
+    starts = OffsetCheckpoint(fs, join(root, LOG_START_CHECKPOINT)).read()
+    return UnifiedLog.open(
+        join(root, str(place)),
+        replace(LogConfig(), file_delete_delay_ms=0),
+        recovery_point=max(note.recovery_point or 0, 0),
+        log_start_offset=max(starts.get(place, 0), 0),
+        high_watermark=note.high_watermark,
+        clock=clock,
+        fs=fs,
+        lock=False,
+    )

@@ -1,0 +1,213 @@
+"""Recovery finishes commits, takes loads back and recovers logs; hostile journals touch nothing."""
+
+import contextlib
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import tidelog
+from tests.log.journals import COMMIT, LOAD
+from tests.spark.commits import ADDED, commit_here, values
+from tests.spark.hostile_journals import a_home, look_at, run, snapshot
+from tests.tables.loads import load_here
+from tidelog.cli.main import cli
+from tidelog.errors import CheckpointError, InvalidRequestError, LockedError, StorageError, TidelogError
+from tidelog.log import LogManager, TopicPartition
+from tidelog.log.files import join
+from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.names import JOURNAL_FILE, LOCK_FILE, OLD_JOURNALS, UNFINISHED_WRITE
+from tidelog.log.write_journal import (
+    PartitionNote,
+    WriteJournal,
+    WriteKind,
+    ensure_no_unfinished_write,
+    read_journal,
+    remove_journal,
+    write_journal,
+)
+from tidelog.records import NewRecord
+from tidelog.spark.recovery import recover
+
+FS = LocalFileSystem()
+ORDERS = TopicPartition("orders", 0)
+HIDING = WriteJournal(WriteKind.LOAD, b"{}", partitions={ORDERS: PartitionNote(False, True, 1, 0, 1, 1)})
+
+
+def a_root(root: Path, records: int = 3, topic: str = "orders") -> Path:
+    """A topic of one partition, closed in good order, without a high watermark that says more than a journal."""
+    with LogManager.open(str(root)) as manager:
+        log = manager.get_or_create(TopicPartition(topic, 0))
+        for number in range(records):
+            log.append(NewRecord(b"k", b"v%d" % number))
+    (root / "replication-offset-checkpoint").unlink()
+    return root
+
+
+def killed(tmp_path: Path, module: str) -> Path:
+    """A root in which a load, or a commit, was killed when some of it was appended."""
+    whole = tmp_path / f"{module}-whole"
+    calls = commit_here(str(whole)) if module == "spark.commits" else load_here(str(whole))
+    root = tmp_path / module
+    subprocess.run([sys.executable, "-m", f"tests.{module}", str(root), str(calls * 6 // 10)], check=False)
+    assert (root / UNFINISHED_WRITE / JOURNAL_FILE).exists()
+    return root
+
+
+def test_a_killed_commit_is_finished_and_a_killed_load_taken_back(tmp_path: Path) -> None:
+    commit, load = killed(tmp_path, "spark.commits"), killed(tmp_path, "tables.loads")
+    for root in (commit, load):
+        with pytest.raises(InvalidRequestError, match="a write was interrupted; run `tidelog recover"):
+            LogManager.open(str(root))
+    done = CliRunner().invoke(cli, ["recover", str(commit), f"{load}/"])
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        f"{commit}: a write of Spark's into orders was interrupted and is finished",
+        f"{load}: a load into orders was interrupted and is taken back",
+    ]
+    assert values(FS, str(commit)) == ADDED
+    assert [path.name for path in load.iterdir()] == []  # it was new
+    assert not [path.name for path in commit.iterdir() if path.name.endswith("-delete") or path.name == LOCK_FILE]
+    again = CliRunner().invoke(cli, ["recover", str(commit), "--json"])
+    assert again.stdout == f'{{"root":"{commit}","taken_back":false,"finished":false,"recovered":false}}\n'
+
+
+def test_a_repair_settles_first_and_a_rehearsal_tells(tmp_path: Path) -> None:
+    root = killed(tmp_path, "spark.commits")
+    dry = CliRunner().invoke(cli, ["fsck", str(root), "--repair", "--dry-run"])
+    assert (dry.exit_code, dry.stderr.count("\n")) == (3, 1), dry.stderr
+    assert f"run `tidelog recover {root}` first" in dry.stderr
+    done = CliRunner().invoke(cli, ["fsck", str(root), "--repair"])
+    assert "was interrupted and is finished" in done.stderr
+    assert values(FS, str(root)) == ADDED
+
+
+def test_logs_are_recovered_after_an_unclean_stop(tmp_path: Path) -> None:
+    root = a_root(tmp_path / "one")
+    (root / ".kafka_cleanshutdown").unlink()
+    log = next((root / "orders-0").glob("*.log"))
+    whole = log.read_bytes()
+    log.write_bytes(whole + whole[:40])
+    other = a_root(tmp_path / "two", topic="other")
+    first, second = recover([str(root), str(other)])
+    assert (first.were_logs_recovered, second.were_logs_recovered) == (True, False)
+    assert str(first) == f"{root}: there was no clean stop and the logs are recovered"
+    assert log.read_bytes() == whole
+    assert (root / ".kafka_cleanshutdown").exists()
+
+
+def test_a_root_that_somebody_has_open_is_left_alone(tmp_path: Path) -> None:
+    root = a_root(tmp_path / "r")
+    write_journal(FS, str(root), HIDING)
+    before = snapshot(root)
+    lock = FS.lock(join(str(root), LOCK_FILE))
+    with pytest.raises(LockedError, match="stop it first"):
+        recover([str(root)])
+    lock.release()
+    (root / LOCK_FILE).unlink()
+    assert snapshot(root) == before
+    with pytest.raises(InvalidRequestError, match="is no directory"):
+        recover([str(tmp_path / "nobody")])
+    with pytest.raises(InvalidRequestError, match="holds other things than logs"):
+        recover([str(tmp_path)])
+
+
+def test_no_root_is_touched_if_the_journal_of_another_is_not_valid(tmp_path: Path) -> None:
+    one, two = killed(tmp_path, "spark.commits"), a_root(tmp_path / "two")
+    (two / UNFINISHED_WRITE).mkdir()
+    before = snapshot(one)
+    with pytest.raises(CheckpointError, match="there is no file journal"):
+        recover([str(one), str(two)])
+    assert snapshot(one) == before
+
+
+# -- readers -----------------------------------------------------------------------------------------------------------
+
+
+def test_readers_say_which_records_a_journal_hides(tmp_path: Path) -> None:
+    root = a_root(tmp_path / "r")
+    write_journal(FS, str(root), HIDING)
+    told = (
+        f"{root}: a load into orders is under way or was interrupted; its records are not shown. If nothing is "
+        f"writing, run `tidelog recover {root}`"
+    )
+    for command in (
+        ["cat", str(root), "--topic", "orders"],
+        ["cat", str(root), "--topic", "orders", "-o", "arrow", "--out", str(tmp_path / "x.arrow")],
+        ["export", str(root), "--topic", "orders", "--to", str(tmp_path / "x.parquet")],
+        ["ls", str(root)],
+    ):
+        done = CliRunner().invoke(cli, command)
+        assert (done.exit_code, done.stderr) == (0, f"tidelog: {told}\n"), command
+    logs = tidelog.open(str(root))
+    assert told in logs.notices
+    scan = logs.scan("orders")
+    assert (scan.count(), scan.notices) == (1, [told])
+    assert [record.value for record in logs["orders", 0].read()] == [b"v0"]
+    remove_journal(FS, str(root))
+    assert tidelog.open(str(root)).scan("orders").count() == 3
+
+
+@pytest.mark.parametrize("name", ["unknown version", *OLD_JOURNALS])
+def test_a_journal_of_an_unknown_version_is_an_error_and_no_filter(tmp_path: Path, name: str) -> None:
+    root = a_root(tmp_path / "r")
+    if name in OLD_JOURNALS:
+        (root / name).write_text('{"version": 0, "partitions": [["orders", 0, true, 0, 0, null, null, []]]}')
+        told = "does not read journals of earlier builds"
+    else:
+        (root / UNFINISHED_WRITE).mkdir()
+        (root / UNFINISHED_WRITE / JOURNAL_FILE).write_text('{"version": 99, "hides": "all"}\n')
+        told = "it is of version 99, this release reads version 1"
+    before = snapshot(root)
+    for command in (
+        ["cat", str(root), "--topic", "orders"],
+        ["export", str(root), "--topic", "orders", "--to", str(tmp_path / "x.parquet")],
+        ["ls", str(root)],
+        ["recover", str(root)],
+        ["compact", str(root), "--topic", "orders"],
+        ["fsck", str(root), "--repair"],
+    ):
+        done = CliRunner().invoke(cli, command)
+        assert (done.exit_code, done.stderr.count("\n")) == (3, 1), (command, done.stderr)
+        assert told in done.stderr
+    with pytest.raises(CheckpointError, match=told):
+        tidelog.open(str(root)).scan("orders").count()
+    with pytest.raises(CheckpointError, match=told):
+        ensure_no_unfinished_write(FS, str(root))
+    assert snapshot(root) == before
+
+
+# -- hostile journals --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("journal", [LOAD, COMMIT])
+def test_a_journal_that_does_not_fit_its_root_changes_nothing_outside(tmp_path: Path, journal: WriteJournal) -> None:
+    home = a_home(tmp_path)
+    write_journal(FS, str(home / "backup"), journal)
+    outside = snapshot(home, without="backup")
+    with contextlib.suppress(TidelogError):
+        recover([str(home / "backup")])
+    assert snapshot(home, without="backup") == outside
+
+
+def test_hostile_journals_touch_nothing_outside_and_hide_nothing_in_silence() -> None:
+    counts = run(16, 120)
+    assert counts["rejected"] > 60
+    assert counts["shown"] + counts["told"] + counts["rejected"] == 120
+
+
+def test_what_a_journal_says_of_a_log_that_is_shorter_is_rejected(tmp_path: Path) -> None:
+    root = a_root(tmp_path / "r")
+    note = PartitionNote(False, end=70, epoch=0, recovery_point=3, end_then=70)
+    ids = {"orders": None}
+    write_journal(FS, str(root), WriteJournal(WriteKind.COMMIT, topic_ids=ids, partitions={ORDERS: note}))
+    with pytest.raises(StorageError, match="ended at 70 when the commit began"):
+        recover([str(root)])
+    assert read_journal(FS, str(root)) is not None
+
+
+def test_without_a_journal_every_record_is_shown(tmp_path: Path) -> None:
+    assert look_at(a_home(tmp_path) / "backup", random.Random(1)) == "shown"
