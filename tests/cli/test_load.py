@@ -24,7 +24,8 @@ from tidelog.records import Codec, Header, NewRecord
 
 
 def load(path: Path, root: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["load", str(path), "--to", str(root), "--topic", "orders", *arguments])
+    topic = () if "--topic" in arguments else ("--topic", "orders")
+    return CliRunner().invoke(cli, ["load", str(path), "--to", str(root), *topic, *arguments])
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "jsonl", "arrow"])

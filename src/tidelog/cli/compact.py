@@ -7,6 +7,7 @@ import click
 
 from tidelog.cli.compaction_run import CompactionOutput, CompactionRun, settings_by_topic
 from tidelog.cli.completion import complete_topic
+from tidelog.cli.local_paths import LOCAL_PATH
 from tidelog.cli.settings import settings_of
 
 __all__ = ["compact", "compact_options"]
@@ -36,7 +37,7 @@ def compact_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The directory and the options of a compaction, wherever it runs."""
     for option in reversed(_OPTIONS):
         command = option(command)
-    return click.argument("directory", metavar="DIR")(command)
+    return click.argument("directory", type=LOCAL_PATH, metavar="DIR")(command)
 
 
 @click.command()

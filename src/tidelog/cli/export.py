@@ -41,7 +41,8 @@ _LEFT_OUT = 1
 @topic_option
 @click.option(
     "--to", "target", required=True, metavar="PATH",
-    help="The file to write, or with a slash at its end the directory for one file per partition.",
+    help="The file to write, or with a slash at its end the directory for one file per partition. Also an address: "
+         "s3://bucket/orders.parquet.",
 )  # fmt: skip
 @click.option(
     "--format", "form", type=click.Choice(["parquet", "csv", "jsonl", "arrow"]),
@@ -170,14 +171,16 @@ def _targets(
     logs: "LogDirView", topic: str, target: str, form: str | None, partitions: tuple[int, ...]
 ) -> "tuple[Format, dict[str, tuple[int, ...] | None]]":
     """The format, and the files to be written, each with the partitions that go into it; None for all."""
-    from tidelog.tables.formats import format_of
+    from tidelog.tables.file_names import format_of
+    from tidelog.view.addresses import is_address
 
-    if not target.endswith("/") and not os.path.isdir(target):
+    if not target.endswith("/") and (is_address(target) or not os.path.isdir(target)):
         return form or format_of(target), {target: partitions or None}  # type: ignore[return-value]
     if form is None:
         raise click.UsageError("say which format the files in a directory are to have: --format parquet")
     numbers = partitions or tuple(part.partition for part in logs[topic])
-    os.makedirs(target, exist_ok=True)
+    if not is_address(target):
+        os.makedirs(target, exist_ok=True)
     return form, {  # type: ignore[return-value]
         os.path.join(target, f"{topic}-{number}.{form}"): (number,) for number in dict.fromkeys(numbers)
     }

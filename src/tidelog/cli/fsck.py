@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from tidelog.cli.interrupted import log_directories, settle_writes
+from tidelog.cli.local_paths import LOCAL_PATH
 from tidelog.cli.output import count, interruptible, print_json, progress, say, size, table, tell
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ _MENDED = "tidelog fsck --repair"  # how the remedy begins where a repair does i
 @click.option("--repair", is_flag=True, help="Mend what can be mended. What goes lies in the quarantine.")
 @click.option("--dry-run", is_flag=True, help="With --repair: tell what would be done. Nothing is changed.")
 @click.option(
-    "--quarantine", metavar="DIR", help="Where a repair keeps what it takes out; by default DIR.tidelog, beside DIR."
+    "--quarantine",
+    type=LOCAL_PATH,
+    metavar="DIR",
+    help="Where a repair keeps what it takes out; by default DIR.tidelog, beside DIR.",
 )
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE",

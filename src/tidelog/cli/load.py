@@ -11,6 +11,7 @@ import click
 
 from tidelog.cli.bounds import topic_option
 from tidelog.cli.interrupted import settle_writes
+from tidelog.cli.local_paths import LOCAL_PATH
 from tidelog.cli.on_master import load_on, master_option
 from tidelog.cli.output import interruptible, print_json, progress, table, tell
 from tidelog.cli.settings import settings_of
@@ -23,7 +24,9 @@ __all__ = ["load"]
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--to", "directory", required=True, metavar="DIR", help="The log directory; a new one is made.")
+@click.option(
+    "--to", "directory", required=True, type=LOCAL_PATH, metavar="DIR", help="The log directory; a new one is made."
+)
 @topic_option
 @click.option("--format", "form", type=click.Choice(["parquet", "csv", "jsonl", "arrow"]),
               help="Without it the name of a file tells.")  # fmt: skip
@@ -61,7 +64,8 @@ def load(
 ) -> None:
     """Append the records in files to a topic of a log directory, while no broker has it open.
 
-    PATH is a parquet, CSV, JSON Lines or Arrow file, a directory of such files, or - for standard input. Of the columns
+    PATH is a parquet, CSV, JSON Lines or Arrow file, a directory of such files, an address of either, such as
+    s3://bucket/orders.parquet, or - for standard input. Of the columns
     key, value, partition, timestamp and headers any may be missing; topic, offset and the others that `tidelog export`
     writes are passed over.
 

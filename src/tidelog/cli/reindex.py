@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidelog.cli.local_paths import LOCAL_PATH
 from tidelog.cli.output import count, interruptible, print_json, progress, say, size, table, tell
 from tidelog.cli.settings import settings_of
 
@@ -21,7 +22,7 @@ _KINDS = ("index", "timeindex", "txnindex", "snapshot")
 
 
 @click.command()
-@click.argument("directory", metavar="DIR")
+@click.argument("directory", type=LOCAL_PATH, metavar="DIR")
 @click.option("--topic", "topics", multiple=True, metavar="T", help="A topic; repeatable. Without it all of them.")
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE",

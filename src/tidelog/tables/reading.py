@@ -4,6 +4,7 @@ Any of them may be missing, but not all. Other columns that a scan gives (topic,
 log that is loaded gives its own; a column of any other name is refused, because it may be a typing error.
 """
 
+import errno
 import io
 import json
 import os
@@ -22,6 +23,8 @@ from tidelog.errors import InvalidRequestError, StorageError, TidelogError
 from tidelog.tables.file_names import Format, format_of
 from tidelog.tables.spreadsheets import unsafe_cells
 from tidelog.tables.text import bytes_of_csv, bytes_of_json, headers_of_json
+from tidelog.view.addresses import is_address, local_path
+from tidelog.view.files import ReadOnlyFiles, ViewFiles
 
 __all__ = ["RECORD_COLUMNS", "STANDARD_INPUT", "read_table", "table_files"]
 
@@ -34,19 +37,31 @@ _CSV_BLOCK = 128 << 20  # a row must fit: the largest record that a broker takes
 
 
 def table_files(path: str) -> list[str]:
-    """The file of a path, or the files in a directory: those whose names tell a format."""
-    if not os.path.isdir(path):
-        if path != STANDARD_INPUT and not os.path.exists(path):
-            raise InvalidRequestError(f"{path} does not exist")
+    """The file of a path, or the files in a directory: those whose names tell a format.
+
+    A path may be an address, such as s3://bucket/orders.parquet.
+    """
+    if path == STANDARD_INPUT:
+        return [path]
+    files: ViewFiles = ReadOnlyFiles()
+    if is_address(path):
+        from tidelog.view.remote_files import files_at
+
+        files, _ = files_at(path, None, None)
+    path = local_path(path)
+    about = files.stat(path)
+    if about is None:
+        raise InvalidRequestError(f"{path} does not exist")
+    if not about.is_directory:
         return [path]
     found = []
-    for name in sorted(os.listdir(path)):
+    for name in files.list(path):
         try:
             format_of(name)
         except InvalidRequestError:
             continue
         place = os.path.join(path, name)
-        if not os.path.isfile(place):
+        if not is_address(path) and not os.path.isfile(place):
             raise InvalidRequestError(f"{place} is no regular file: name a pipe by itself, or take it away")
         found.append(place)
     if not found:
@@ -70,10 +85,13 @@ def read_table(path: str, format: Format | None = None, *, csv_safe: bool = Fals
     read = readers[format or format_of(path)]
     try:
         with _seekable(path) as place:
-            for batch in read(place):
-                ensure_sound_batch(batch)  # before a kernel, or Arrow itself, follows an offset that the file claims
-                if batch.num_rows:
-                    yield batch
+            try:
+                for batch in read(place):
+                    ensure_sound_batch(batch)  # before a kernel, or Arrow itself, follows an offset of the file
+                    if batch.num_rows:
+                        yield batch
+            except TidelogError as error:
+                raise type(error)(str(error).replace(place, path)) from None
     except (pa.ArrowException, UnicodeDecodeError) as error:  # a name of a column can be any bytes
         raise InvalidRequestError(f"{path} cannot be read as {format or format_of(path)}: {error}") from error
     except OSError as error:
@@ -84,15 +102,30 @@ def read_table(path: str, format: Format | None = None, *, csv_safe: bool = Fals
 
 @contextmanager
 def _seekable(path: str) -> Iterator[str]:
-    """A file that can be read from any place: that of a path, or what comes out of a pipe, put aside."""
-    if path != STANDARD_INPUT and os.path.isfile(path):
+    """A file that can be read from any place: that of a path, or what comes out of a pipe or a store, put aside."""
+    if path != STANDARD_INPUT and not is_address(path) and os.path.isfile(path):
         yield path
         return
     with tempfile.NamedTemporaryFile(prefix="tidelog-load-") as kept:
+        try:
+            _keep(path, kept)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                where = f"{tempfile.gettempdir()}, where {path} is put aside to be read"
+                raise StorageError(f"{where}: the disk is full; TMPDIR names another one") from error
+            raise
+        yield kept.name
+
+
+def _keep(path: str, kept: Any) -> None:
+    if is_address(path):
+        from tidelog.view.remote_files import read_address
+
+        read_address(path, kept)
+    else:
         with open(0 if path == STANDARD_INPUT else path, "rb", closefd=path != STANDARD_INPUT) as pipe:
             shutil.copyfileobj(pipe, kept, 1 << 20)
-        kept.flush()
-        yield kept.name
+    kept.flush()
 
 
 def _wanted(names: Iterable[str]) -> list[str]:

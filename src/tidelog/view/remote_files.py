@@ -8,9 +8,11 @@ Files are not held open as on a disk: an object that is deleted or overwritten w
 bytes, whose checksums tell. Copies of logs do not change.
 """
 
+import errno
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, BinaryIO
 from urllib.parse import unquote
 
 from pyarrow import ArrowException
@@ -21,7 +23,7 @@ from tidelog.log.files import FileStat, ReadFile, parent_of
 from tidelog.log.local_files import storage_error
 from tidelog.view.files import ReadOnlyFiles, ViewFiles
 
-__all__ = ["RemoteFiles", "files_at"]
+__all__ = ["RemoteFiles", "files_at", "read_address", "write_address"]
 
 _FIRST_READ = 64 << 10
 _LARGEST_READ = 8 << 20
@@ -66,6 +68,43 @@ def _connected(scheme: str, address: str, options: dict[str, Any]) -> FileSystem
     except _REFUSALS as error:
         raise _error_at(address, error) from error
     raise InvalidRequestError(f"{address}: {scheme}:// is not known; known are {', '.join(_KNOWN_SCHEMES)}")
+
+
+def read_address(address: str, target: BinaryIO) -> None:
+    """Copy what lies at an address into an open file."""
+    store, path = _store_of(address)
+    try:
+        with store.open_input_stream(path) as source:
+            while data := source.read(_LARGEST_READ):
+                target.write(data)
+    except _REFUSALS as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise  # of the target: its owner knows what it is for
+        raise _error_at(address, error) from error
+
+
+def write_address(source: BinaryIO, address: str) -> None:
+    """Copy an open file, from its beginning, to an address. An object appears once all of it was sent.
+
+    What is sent in part counts as an object for some stores once the stream is let go: it is deleted then.
+    """
+    store, path = _store_of(address)
+    source.seek(0)
+    try:
+        with store.open_output_stream(path) as target:
+            while data := source.read(_LARGEST_READ):
+                target.write(data)
+    except BaseException as error:
+        with suppress(*_REFUSALS):
+            store.delete_file(path)
+        if isinstance(error, _REFUSALS):
+            raise _error_at(address, error) from error
+        raise
+
+
+def _store_of(address: str) -> tuple[FileSystem, str]:
+    scheme, _, path = address.partition("://")
+    return _connected(scheme, address, {}), path
 
 
 class RemoteFiles:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.completion import complete_topic
+from tidelog.cli.local_paths import LOCAL_PATH
 from tidelog.cli.output import print_json, say, short, size, table
 from tidelog.cli.spark import on_spark, spark_options
 
@@ -22,7 +23,7 @@ __all__ = ["profile"]
     help="A topic; repeatable. Without it all but Kafka's own.",
 )  # fmt: skip
 @click.option(
-    "--report", metavar="FILE", default="tidelog-profile.html", show_default=True,
+    "--report", type=LOCAL_PATH, metavar="FILE", default="tidelog-profile.html", show_default=True,
     help="The report; an empty name for none.",
 )  # fmt: skip
 @click.option("--committed", is_flag=True, help="Leave out transactions that were aborted, or are open.")
