@@ -13,6 +13,7 @@ and the block is named. What failed can be seen again with the line that is prin
                (tests/property/crash_compaction.py)
     refusals   any call refused (no descriptor, an I/O error, a full disk), then a retry on the live log, then fsck
                (tests/property/refusals.py)
+    managers   the same for the work of a LogManager on two log directories (tests/property/manager_refusals.py)
     fsck       files of a root damaged in every way, the check and the repair judged (tests/fsck/campaign.py)
     pages      pages exchanged, written over or zeroed, lengths and bytes damaged; the repair judged by a search
                of every position (tests/fsck/pages.py)
@@ -41,6 +42,7 @@ KINDS = {
     "disorder": "tests.property.crashes:run_in_disorder",
     "compaction": "tests.property.crash_compaction:run",
     "refusals": "tests.property.refusals:run",
+    "managers": "tests.property.manager_refusals:run",
     "fsck": "tests.fsck.campaign:run",
     "pages": "tests.fsck.pages:run",
     "damage": "tests.property.damage:run",
@@ -54,6 +56,7 @@ FSCK_SHARE = 4  # one damaged root for so many cuts
 FSCK_BLOCK = 250
 REFUSAL_SHARE = 4  # one refused call for so many cuts
 PAGES_SHARE = 8  # one log with damaged pages for so many cuts
+MANAGER_SHARE = 8  # and one of a LogManager for so many
 COMPACTION_SHARE = 5  # one cut of a round of compaction for so many of other workloads
 
 
@@ -80,6 +83,7 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         ("disorder", cuts // DISORDER_SHARE, CRASH_BLOCK),
         ("compaction", cuts // COMPACTION_SHARE, CRASH_BLOCK),
         ("refusals", cuts // REFUSAL_SHARE, CRASH_BLOCK),
+        ("managers", cuts // MANAGER_SHARE, CRASH_BLOCK),
         ("hostile", cases, BLOCK),
         ("codecs", cases // CODEC_SHARE, BLOCK),
         ("arrays", cases // TABLE_SHARE, BLOCK),

@@ -26,7 +26,7 @@ from tests.property.crash_judge import DIRECTORY, Broken, Expectation, check, op
 from tests.property.crash_model import State
 from tests.property.crash_run import Run, require_same
 from tests.property.crash_steps import Step, Workload, random_workload
-from tests.property.refusing_disk import OPERATIONS, Refusal, Refuser, RefusingDisk
+from tests.property.refusing_disk import OPERATIONS, Refusal, Refuser, RefusingDisk, sample
 from tidelog.errors import LogClosedError, StorageError, TidelogError
 from tidelog.fsck import check as fsck
 from tidelog.log import Isolation, UnifiedLog
@@ -252,7 +252,7 @@ def run(seed: int, cases: int) -> Counter[str]:
         workload = workload_of(seed, number)
         every = refusals_of(workload)
         rng = Random(f"refusals {seed} {number}")
-        for refusal in rng.sample(every, min(PER_WORKLOAD, len(every), cases - done["refusals"])):
+        for refusal in sample(every, min(PER_WORKLOAD, cases - done["refusals"]), rng):
             done += refuse(workload, refusal).outcomes
             done["refusals"] += 1
         number += 1

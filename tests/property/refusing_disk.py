@@ -6,8 +6,9 @@ name; a broken disk can refuse anything; a full one refuses whatever needs space
 
 import errno
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from random import Random
 from typing import NamedTuple
 
 from tests.property.crash_disk import WatchedDisk, WatchedFile
@@ -34,6 +35,13 @@ class Refusal(NamedTuple):
 
     def __str__(self) -> str:
         return f"call {self.number}{' and all after it' if self.is_lasting else ''}: {errno.errorcode[self.error]}"
+
+
+def sample(every: Sequence[Refusal], count: int, rng: Random) -> list[Refusal]:
+    """About as many refusals of each error, in any order: calls that need a descriptor are few."""
+    by_error = [[one for one in every if one.error == error] for error in OPERATIONS]
+    chosen = [one for some in by_error for one in rng.sample(some, min(len(some), -(-count // len(by_error))))]
+    return rng.sample(chosen, min(len(chosen), count))
 
 
 class Refuser:
