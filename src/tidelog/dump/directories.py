@@ -22,9 +22,18 @@ def files_of(file: JavaFile) -> list[JavaFile]:
 
 
 def _files_in(directory: JavaFile) -> Iterator[JavaFile]:
-    for name in sorted(os.listdir(directory.absolute)):
-        entry = JavaFile(os.path.join(directory.path, name), os.path.join(directory.absolute, name))
+    """The files of a tree. A directory that several links lead to is looked at once."""
+    pending, seen = [directory], set[tuple[int, int]]()
+    while pending:
+        entry = pending.pop()
         if os.path.isdir(entry.absolute):
-            yield from _files_in(entry)
-        elif name.endswith(_KINDS):
+            found = os.stat(entry.absolute)
+            if (found.st_dev, found.st_ino) not in seen:
+                seen.add((found.st_dev, found.st_ino))
+                pending += [_child(entry, name) for name in sorted(os.listdir(entry.absolute), reverse=True)]
+        elif entry.absolute.endswith(_KINDS):
             yield entry
+
+
+def _child(directory: JavaFile, name: str) -> JavaFile:
+    return JavaFile(os.path.join(directory.path, name), os.path.join(directory.absolute, name))

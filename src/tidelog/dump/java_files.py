@@ -8,6 +8,7 @@ from tidelog.dump.java_text import JavaFile
 from tidelog.errors import StorageError
 from tidelog.log.files import ReadFile
 from tidelog.log.local_files import LocalReadFiles
+from tidelog.records.java import MAX_INT32
 
 __all__ = ["open_file", "read_file"]
 
@@ -23,10 +24,13 @@ def open_file(file: JavaFile, *, by_channel: bool = True) -> ReadFile:
 
 
 def read_file(file: JavaFile, *, by_channel: bool = True) -> bytes:
-    """All bytes of a file that is small by its nature."""
+    """All bytes of a file that is small by its nature. Java has no array, and maps no file, of 2 GiB or more."""
     source = open_file(file, by_channel=by_channel)
     try:
-        return source.read(0, source.size)
+        size = source.size
+        if size > MAX_INT32:
+            raise _too_large(by_channel=by_channel)
+        return source.read(0, size)
     except StorageError as error:
         raise _io_error(error) from None
     finally:
@@ -47,6 +51,12 @@ def _refusal(file: JavaFile, error: StorageError, *, by_channel: bool) -> JavaEr
         return JavaError("java.nio.file.AccessDeniedException", file.path)
     reason = os.strerror(number) if number is not None else str(error)
     return JavaError("java.nio.file.FileSystemException", f"{file.path}: {reason}")
+
+
+def _too_large(*, by_channel: bool) -> JavaError:
+    if by_channel:
+        return JavaError("java.lang.OutOfMemoryError", "Required array size too large")
+    return JavaError("java.lang.IllegalArgumentException", "Size exceeds Integer.MAX_VALUE")
 
 
 def _io_error(error: StorageError) -> JavaError:

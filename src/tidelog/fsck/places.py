@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tidelog.errors import InvalidRequestError, InvalidTopicError, StorageError
 from tidelog.fsck.rehearsal import is_local
 from tidelog.log.files import ReadFileSystem, ensure_named, join, parent_of
+from tidelog.log.local_files import storage_error
 from tidelog.log.names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK_CHECKPOINT,
@@ -107,26 +108,49 @@ def _together(one: RootPlace | None, other: RootPlace) -> RootPlace:
     )
 
 
-def _below(fs: ReadFileSystem, path: str) -> Iterator[RootPlace]:
+def _below(fs: ReadFileSystem, top: str) -> Iterator[RootPlace]:
+    """The roots in a tree, in the order of names. A directory that several links lead to is looked at once."""
+    pending, seen = [top], set[object]()
+    while pending:
+        path = pending.pop()
+        identity = _identity(fs, path)
+        if identity not in seen:
+            seen.add(identity)
+            place, below = _at(fs, path)
+            if place is not None:
+                yield place
+            pending += reversed(below)
+
+
+def _identity(fs: ReadFileSystem, path: str) -> object:
+    """What a directory is known by, under whatever path."""
+    if not is_local(fs):
+        return path
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise storage_error(path, error) from error
+    return found.st_dev, found.st_ino
+
+
+def _at(fs: ReadFileSystem, path: str) -> tuple[RootPlace | None, list[str]]:
+    """The root at a path, or the directories in which there may be one."""
     names = fs.list(path)
     if _is_quarantine(fs, path):
-        return
+        return None, []
     has_files = any(name in names for name in _ROOT_FILES)
     place = _partition(path)
     if place is not None and not has_files and any(name.endswith(LOG_SUFFIX) for name in names):
         path = real_path(fs, path)  # its root is where it lies, whatever link leads there: that one has the lock
         root, place = parent_of(path), _partition(path)
-        if place is not None:
-            yield RootPlace(root, (place,), _has_root_files(fs, root), is_wanted=False)
-        return
+        if place is None:
+            return None, []
+        return RootPlace(root, (place,), _has_root_files(fs, root), is_wanted=False), []
     directories = [name for name in names if _is_directory(fs, join(path, name))]
     partitions = [place for name in directories if (place := _partition(join(path, name))) is not None]
     if has_files or UNFINISHED_WRITE in directories or any(_is_partition(fs, place.path) for place in partitions):
-        yield RootPlace(path, tuple(partitions), has_files)
-        return
-    for name in directories:
-        if name != REMOTE_INDEX_CACHE:
-            yield from _below(fs, join(path, name))
+        return RootPlace(path, tuple(partitions), has_files), []
+    return None, [join(path, name) for name in directories if name != REMOTE_INDEX_CACHE]
 
 
 def _ensure_no_quarantine(fs: ReadFileSystem, path: str) -> None:

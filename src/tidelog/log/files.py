@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from tidelog.errors import InvalidRequestError, LogClosedError, StorageError, TooManyFilesError
+from tidelog.log.file_sizes import check_size
 from tidelog.records.varint import Buffer
 
 __all__ = [
@@ -184,9 +185,11 @@ def opened(file: ReadFile) -> Iterator[ReadFile]:
 
 
 def read_whole(fs: ReadFileSystem, path: str) -> bytes:
-    """All bytes of a small file."""
+    """All bytes of a small file. Raises StorageError for one that is larger than its kind can be (`file_sizes`)."""
     with opened(fs.open(path)) as file:
-        return file.read(0, file.size)
+        size = file.size
+        check_size(path, size)
+        return file.read(0, size)
 
 
 def open_existing(fs: FileSystem, path: str) -> WriteFile:
@@ -213,6 +216,7 @@ def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
 
     Write beside it, sync, rename over it, sync the directory.
     """
+    check_size(path, len(data))
     beside = f"{path}.tmp"
     file = create_anew(fs, beside)
     try:

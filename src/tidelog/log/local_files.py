@@ -23,6 +23,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 
 from tidelog.errors import StorageError, TooManyFilesError
+from tidelog.log.file_sizes import check_size
 from tidelog.log.files import FileLock, FileStat, FileSystem, ReadFile, WriteFile
 from tidelog.log.guarded_paths import ensure_not_shared, is_guarded, parent_directory, resolved_file, set_owner
 from tidelog.log.locks import lock_path
@@ -324,7 +325,7 @@ class LocalFileSystem(LocalReadFiles):
 
 
 def ensure_plain_files(fs: FileSystem, directory: str) -> None:
-    """Raise StorageError for a partition directory in which a file of the log is a link, a pipe, a device or the like.
+    """Raise StorageError if a file of the log in a partition directory is a link, a pipe, a device, or far too large.
 
     For a command that would otherwise find out when half of its change is made. Elsewhere than on the local disk there
     is nothing of the kind.
@@ -335,9 +336,11 @@ def ensure_plain_files(fs: FileSystem, directory: str) -> None:
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                if not entry.is_file(follow_symlinks=False) and entry.name.endswith(_LOG_FILES):
+                if entry.name.endswith(_LOG_FILES):
                     path = entry.path
-                    _ensure_kind(entry.stat(follow_symlinks=False).st_mode)
+                    found = entry.stat(follow_symlinks=False)
+                    _ensure_kind(found.st_mode)
+                    check_size(path, found.st_size)
     except _REFUSALS as error:
         raise storage_error(path, error) from error
 

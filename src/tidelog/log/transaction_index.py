@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tidelog.errors import CorruptIndexError, InvalidRequestError, UnsupportedError
+from tidelog.log.file_sizes import check_size
 from tidelog.log.files import FileSystem, ReadFile, WriteFile
 from tidelog.log.held_file import HeldFile
 from tidelog.records.fields import pack
@@ -60,6 +61,7 @@ class TransactionEntries:
         return self._count
 
     def __iter__(self) -> Iterator[AbortedTxnEntry]:
+        check_size(self._file.path, self._count * _SIZE)  # as long as a sparse file claims to be, this would not end
         for first in range(0, self._count, _READ_AT_ONCE):
             data = self._file.read(first * _SIZE, min(_READ_AT_ONCE, self._count - first) * _SIZE)
             # Less than was asked for: the log was truncated meanwhile, and what is gone was not to be seen.
@@ -184,7 +186,7 @@ class TransactionIndex(HeldFile):
             self._check_not_closed()
             if not self._is_probed:
                 if self.exists():
-                    file = self._fs.open_write(self.path)
+                    file = self._fs.open_write(self.path, create=False)
                     # What is left of a torn entry is written over, where Kafka would write behind it.
                     self._count = file.size // _SIZE
                     self._file = file  # behind the count: others see the file without taking the lock
