@@ -61,12 +61,15 @@ def test_a_command_is_imported_when_it_is_called_and_no_other() -> None:
     code = "import sys; from tidelog.cli.main import cli; cli(['warmup', '--help'], standalone_mode=False)"
     code += "; print([name for name in sys.modules if name.startswith('tidelog.cli.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "['tidelog.cli.once', 'tidelog.cli.main', 'tidelog.cli.warmup']"
+    assert (
+        done.stdout.splitlines()[-1]
+        == "['tidelog.cli.once', 'tidelog.cli.streams', 'tidelog.cli.main', 'tidelog.cli.warmup']"
+    )
 
 
 def test_the_module_of_every_command_is_listed() -> None:
     beside = {"__init__", "bounds", "compaction_run", "interrupted", "main", "on_master", "output", "records"}
-    beside |= {"local_paths", "once", "settings"}
+    beside |= {"local_paths", "once", "settings", "streams"}
     modules = {path.stem for path in Path(tidelog.cli.__file__).parent.glob("*.py")} - beside
     assert {name.replace("-", "_") for name in cli.list_commands(click.Context(cli))} == modules
 

@@ -1,6 +1,5 @@
 """A compaction at the command line: which topics, the count before the work, the work, and what is shown of both."""
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ import click
 
 from tidelog.cli.interrupted import settle_writes
 from tidelog.cli.output import aligned, interruptible, json_line, progress, room, say, short, size, tell
+from tidelog.cli.streams import let_go_of_output
 from tidelog.visible import visible
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["CompactionOutput", "CompactionRun", "partitions_of_topic", "settings_by_topic"]
 
 _METADATA_TOPIC = "__cluster_metadata"
-_ASKED_NO = _READER_LEFT = 1
+_ASKED_NO = 1
 _NOT_ALL_DONE = 3
 _INTERRUPTED = 130
 
@@ -166,7 +166,7 @@ class CompactionRun:
             tell(f"not compacted, or not to the end: {', '.join(self.bad)}")
         if self.bad or self.is_unclean:
             raise click.exceptions.Exit(_NOT_ALL_DONE)
-        raise click.exceptions.Exit(_READER_LEFT if self.output.is_lost else 0)
+        raise click.exceptions.Exit(0)
 
 
 def _refused(row: "Compacted") -> "Compacted":
@@ -226,9 +226,7 @@ class CompactionOutput:
             sys.stdout.flush()
         except BrokenPipeError:
             self.is_lost = True
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, sys.stdout.fileno())  # what is still in its buffer has to go somewhere at the end
-            os.close(nowhere)
+            let_go_of_output()
 
 
 def _as_json(done: "Compacted", dry_run: bool) -> dict[str, object]:

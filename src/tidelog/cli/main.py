@@ -13,6 +13,7 @@ Anything else that escapes is a mistake of ours and keeps its traceback.
 
 import logging
 import re
+import sys
 import traceback
 from difflib import get_close_matches
 from importlib import import_module
@@ -22,10 +23,13 @@ import click
 
 from tidelog import __version__
 from tidelog.cli.once import ensure_given_once
+from tidelog.cli.streams import INTERRUPTED, end_when_stuck, flush_output, is_reader_gone, let_go_of_output
 from tidelog.errors import InvalidRequestError, TidelogError, UnsupportedError
 from tidelog.visible import visible
 
 __all__ = ["cli", "main"]
+
+_WRITING = frozenset({"compact", "load", "recover", "reindex", "--repair"})  # never ended in the middle of a call
 
 
 class _Failure(click.ClickException):
@@ -65,6 +69,9 @@ class _Commands(click.Group):
             return super().make_context(info_name, args, *rest, **extra)
         except click.UsageError as error:
             raise _usage(error) from error
+        except BrokenPipeError:  # of the reader of a help text
+            let_go_of_output()
+            raise click.exceptions.Exit(0) from None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
@@ -81,15 +88,16 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             raise _usage(error) from error
-        except BrokenPipeError:
-            raise  # the reader of our output left (`| head`): click ends quietly
         except (TidelogError, OSError) as error:
+            if isinstance(error, BrokenPipeError) and is_reader_gone():  # `| head` has what it wants
+                let_go_of_output()
+                raise click.exceptions.Exit(0) from None
             if ctx.params.get("traceback"):
                 click.echo("\n".join(map(visible, traceback.format_exc().split("\n"))), err=True, nl=False)
             wrong_usage = isinstance(error, InvalidRequestError | UnsupportedError)
             raise (_WrongUsage if wrong_usage else _Unreadable)(_one_line(error)) from error
         except KeyboardInterrupt:
-            raise click.exceptions.Exit(130) from None
+            raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -114,7 +122,12 @@ def main() -> NoReturn:
     """Run the command line and exit."""
     if logging.lastResort is not None:  # what prints where nobody has configured logging
         logging.lastResort.setFormatter(_VisibleLog())
-    cli.main(prog_name="tidelog")
+    if not _WRITING & set(sys.argv[1:]):
+        end_when_stuck()
+    try:
+        cli.main(prog_name="tidelog")
+    finally:
+        flush_output()
     raise AssertionError("click exits by itself")
 
 

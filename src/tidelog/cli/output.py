@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 import click
 
+from tidelog.cli.streams import noted
 from tidelog.visible import time_text as when
 from tidelog.visible import visible
 
@@ -230,17 +231,17 @@ def interruptible() -> Iterator[Callable[[], None]]:
         yield lambda: None
         return
     before = signal.getsignal(signal.SIGINT)
-    noted = []
+    heard = []
 
     def note(number: int, frame: object) -> None:
-        noted.append(number)
+        heard.append(number)
         signal.signal(signal.SIGINT, before)
 
     def ensure_wanted() -> None:
-        if noted:
+        if heard:
             raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, noted(note))
     try:
         yield ensure_wanted
     finally:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.once import ensure_given_once
+from tidelog.cli.streams import note_handler
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,6 +103,7 @@ def on_spark(
     if not verbose:
         logging.getLogger().addFilter(_is_not_of_py4j)
     with _bar(job) as show, session_for(f"tidelog {job}", wishes) as session:
+        note_handler()  # Spark has installed one of its own
         yield session, show
 
 
