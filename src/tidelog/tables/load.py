@@ -9,7 +9,7 @@ of loading. All or nothing: what fails in the middle is cut off again.
 
 import random
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from tidelog.log.files import FileSystem
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, TopicPartition, check_partition
 from tidelog.log.unified_log import UnifiedLog
-from tidelog.tables.load_root import LoadRoot
+from tidelog.tables.load_roots import LoadRoots
 
 __all__ = ["Loaded", "load_table"]
 
@@ -52,7 +52,7 @@ class Loaded(NamedTuple):
 
 def load_table(
     batches: Iterable[pa.RecordBatch],
-    root: str,
+    root: str | Sequence[str],
     topic: str,
     *,
     partitions: int | None = None,
@@ -67,8 +67,12 @@ def load_table(
     on_bytes: Callable[[int], None] = lambda size: None,
     on_notice: Callable[[str], None] = lambda sentence: None,
     name_row: Callable[[int], str] = lambda row: f"row {row:,}",
+    before_new: Callable[[TopicPartition], None] = lambda partition: None,
 ) -> list[Loaded]:
     """Append rows to a topic of a root, which is made if there is none, and so are the directories of its partitions.
+
+    A broker with several log directories needs all of them named: a partition is loaded where it lies, a new one goes
+    where the broker would put it. `before_new` is called before a partition is made, and may refuse.
 
     `partitions` is how many the topic has; without it, as many as there are, or as the column `partition` names, or
     one. What is given back are the partitions that got rows or are new. A root that somebody has open, or that was not
@@ -82,14 +86,15 @@ def load_table(
     _ensure_loadable_topic(topic, allow_internal)
     config = LogConfig.from_properties(configs or {})
     ColumnEncoder(codec=compression)  # what is refused is refused before anything is made
-    with LoadRoot(
-        root,
+    with LoadRoots(
+        [root] if isinstance(root, str) else list(root),
         topic,
         config,
         fs=LocalFileSystem() if fs is None else fs,
         clock=SystemClock() if clock is None else clock,
         rng=random.Random() if rng is None else rng,
         on_notice=on_notice,
+        before_new=before_new,
     ) as place:
         place.settle_topic_id(topic_id)
         loading = _Loading(place, topic, partitions, compression, on_notice, name_row)
@@ -127,7 +132,7 @@ class _Loading:
 
     def __init__(
         self,
-        root: LoadRoot,
+        root: LoadRoots,
         topic: str,
         partitions: int | None,
         compression: str,

@@ -44,7 +44,7 @@ from tidelog.log.names import (
     parse_directory_name,
 )
 from tidelog.log.offline_root import OfflineRoot
-from tidelog.log.partition_metadata import random_topic_id, read_topic_id
+from tidelog.log.partition_metadata import read_topic_id
 from tidelog.log.unified_log import UnifiedLog
 from tidelog.log.write_journal import (
     PartitionNote,
@@ -152,13 +152,27 @@ class LoadRoot:
             marker=read_whole(self._fs, marker.path) if marker.exists() else None,
         )
 
-    def settle_topic_id(self, wanted: uuid.UUID | None) -> None:
-        """Find out by which id the topic is known. A new one gets one; an old one may be from before there were ids."""
-        ids = [self._stored_id(number) for number in sorted(self.there)]
-        known = next((topic_id for topic_id in ids if topic_id is not None), None)
-        if known is not None and wanted is not None and known != wanted:
-            raise InvalidRequestError(f"the topic {self._topic} has another id already; leave --topic-id out")
-        self._topic_id = known or wanted or (None if self.there else random_topic_id(self._rng))
+    @property
+    def log_count(self) -> int:
+        """How many logs lie here, by which a broker chooses the directory of a new one."""
+        kinds = (DirectoryKind.CURRENT, DirectoryKind.FUTURE)
+        return sum(each.kind in kinds for each in list_directories(self._fs, self.path))
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions of all topics that lie here."""
+        found = list_directories(self._fs, self.path)
+        return [each.partition for each in found if each.kind is DirectoryKind.CURRENT]
+
+    @property
+    def topic_ids(self) -> set[uuid.UUID]:
+        """By which ids the topic is known here: one, unless something is wrong; none in a root from before there were
+        ids, or without the topic."""
+        return {found for found in map(self._stored_id, sorted(self.there)) if found is not None}
+
+    def use_topic_id(self, topic_id: uuid.UUID | None) -> None:
+        """Say by which id the topic is known."""
+        self._topic_id = topic_id
 
     def _stored_id(self, number: int) -> uuid.UUID | None:
         return read_topic_id(self._fs, join(self._directory(number), PARTITION_METADATA))
@@ -255,10 +269,14 @@ class LoadRoot:
 
     def finish(self) -> None:
         """Bring everything to the disk, and let it be done with the removal of the journal."""
+        self.prepare()
+        self.conclude()
+
+    def prepare(self) -> None:
+        """Bring everything to the disk. Until `conclude` the load can still be taken back."""
         journal = self._known_journal()
         if not journal.partitions:
-            self._is_finished = True  # there was no row, and every partition was there
-            return
+            return  # there was no row, and every partition was there
         ends = {self._place(number): log.log_end_offset for number, log in self._logs.items()}
         for place, end in ends.items():
             journal.partitions[place] = journal.partitions[place]._replace(end_then=end)
@@ -269,7 +287,11 @@ class LoadRoot:
         with OfflineRoot(self.path, fs=self._fs).owners_kept(self.path):
             self._write_checkpoints(ends)
             self._put_marker_back(journal.marker)
-        remove_journal(self._fs, self.path)
+
+    def conclude(self) -> None:
+        """Let the load be done: readers see it from here on."""
+        if self._known_journal().partitions:
+            remove_journal(self._fs, self.path)
         self._is_finished = True
 
     def _write_checkpoints(self, ends: dict[TopicPartition, int]) -> None:

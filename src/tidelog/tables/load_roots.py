@@ -1,0 +1,138 @@
+"""All log directories of a broker while rows are loaded into a topic: each partition is loaded where it lies.
+
+    with LoadRoots(["/d1", "/d2"], "orders", config, ...) as roots:
+        logs = roots.logs([0, 3])     # of both directories
+        ...
+        roots.finish()                # without it everything is taken back, in all of them
+
+A partition that is new goes into the directory with the fewest logs, as with a broker. One that lies in two directories
+is rejected: Kafka does not start on such a pair.
+
+A load is one step in each directory. In `finish` everything is brought to the disk in all of them first, and then
+their journals are removed one after the other. A crash between two removals leaves the load done in one directory and
+to be taken back in the other; until that is done, no broker starts.
+"""
+
+import random
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+
+from tidelog.errors import InvalidRequestError, StorageError, TidelogError
+from tidelog.log.clock import Clock
+from tidelog.log.config import LogConfig
+from tidelog.log.files import FileSystem
+from tidelog.log.names import TopicPartition
+from tidelog.log.partition_metadata import random_topic_id
+from tidelog.log.unified_log import UnifiedLog
+from tidelog.tables.load_root import LoadRoot
+
+__all__ = ["LoadRoots"]
+
+
+class LoadRoots:
+    """The log directories of a broker, taken for a load. `before_new` is called before a partition is made."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        topic: str,
+        config: LogConfig,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        rng: random.Random,
+        on_notice: Callable[[str], None] = lambda sentence: None,
+        before_new: Callable[[TopicPartition], None] = lambda partition: None,
+    ) -> None:
+        if not paths:
+            raise InvalidRequestError("no log directory is named")
+        self.clock = clock
+        self._topic = topic
+        self._rng = rng
+        self._before_new = before_new
+        self._roots = [
+            LoadRoot(path, topic, config, fs=fs, clock=clock, rng=rng, on_notice=on_notice) for path in paths
+        ]
+        for number, root in enumerate(self._roots):
+            if root.path in [other.path for other in self._roots[:number]]:
+                raise InvalidRequestError(f"{root.path} is named twice")
+        self._held = ExitStack()
+        self._homes: dict[int, LoadRoot] = {}  # where each partition lies
+        self._counts: dict[str, int] = {}  # logs by directory
+
+    def __enter__(self) -> "LoadRoots":
+        try:
+            for root in self._roots:
+                self._held.enter_context(root)
+            self._ensure_no_duplicates()
+        except BaseException as error:
+            self._held.__exit__(type(error), error, error.__traceback__)
+            raise
+        for root in self._roots:
+            self._counts[root.path] = root.log_count
+            self._homes.update(dict.fromkeys(root.there, root))
+        self.there = frozenset(self._homes)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.__exit__(kind, error, trace)
+
+    def _ensure_no_duplicates(self) -> None:
+        found: dict[TopicPartition, LoadRoot] = {}
+        for root in self._roots:
+            for partition in root.partitions:
+                other = found.setdefault(partition, root)
+                if other is not root:
+                    raise InvalidRequestError(
+                        f"{partition} lies in {other.path} and in {root.path}: Kafka does not start on them; "
+                        f"`tidelog diff {other.path} {root.path}` compares the two, take one away"
+                    )
+
+    def settle_topic_id(self, wanted: uuid.UUID | None) -> None:
+        """Find out by which id the topic is known. A new one gets one; an old one may be from before there were ids."""
+        known = {topic_id for root in self._roots for topic_id in root.topic_ids}
+        if wanted is not None and known - {wanted}:
+            raise InvalidRequestError(f"the topic {self._topic} has another id already; leave --topic-id out")
+        if len(known) > 1:
+            raise InvalidRequestError(
+                f"partitions of {self._topic} have different topic ids: `tidelog fsck` shows them"
+            )
+        topic_id = next(iter(known), None) or wanted or (None if self.there else random_topic_id(self._rng))
+        for root in self._roots:
+            root.use_topic_id(topic_id)
+
+    def logs(self, numbers: Iterable[int]) -> dict[int, UnifiedLog]:
+        """The logs of partitions, opened or made. Those that are opened now are in a journal when this returns."""
+        by_home: dict[str, list[int]] = {}
+        for number in sorted(set(numbers)):
+            by_home.setdefault(self._home_of(number).path, []).append(number)
+        roots = {root.path: root for root in self._roots}
+        return {number: log for path, some in by_home.items() for number, log in roots[path].logs(some).items()}
+
+    def _home_of(self, number: int) -> LoadRoot:
+        """The directory of a partition; of a new one that with the fewest logs (Kafka: LogManager.nextLogDirs)."""
+        if number not in self._homes:
+            self._before_new(TopicPartition(self._topic, number))
+            home = min(self._roots, key=lambda root: self._counts[root.path])
+            self._homes[number] = home
+            self._counts[home.path] += 1
+        return self._homes[number]
+
+    def finish(self) -> None:
+        """Bring everything to the disk in all directories, and let it be done."""
+        for root in self._roots:
+            root.prepare()
+        for number, root in enumerate(self._roots):
+            try:
+                root.conclude()
+            except TidelogError as error:
+                if not number:
+                    raise
+                done = ", ".join(each.path for each in self._roots[:number])
+                raise StorageError(
+                    f"{error}; the rows of partitions in {done} are loaded, the others are not"
+                ) from error
