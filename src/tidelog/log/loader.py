@@ -334,7 +334,8 @@ class LogLoader:
             )
         else:
             self._remove(following)
-            self.notices.append(f"{what} were cut off by recovery: {cut.reason}")
+            reason = cut.reason.removeprefix(f"{segment.log.path}, position {cut.position}: ")
+            self.notices.append(f"{what} were cut off by recovery: {reason}")
 
     def _set_aside(self, segments: tuple[LogSegment, ...]) -> list[str]:
         """Take segments out of the log and keep their batches under other names, which are returned."""

@@ -166,6 +166,15 @@ def test_a_move_that_stops_half_way_leaves_one_log(disk: SimulatedFileSystem, ro
     lead(manager.logs[ORDERS], 1)
 
 
+def test_records_that_were_deleted_do_not_come_back_with_a_copy(disk: SimulatedFileSystem) -> None:
+    manager = moving(disk)
+    manager.logs[ORDERS].update_high_watermark(2)
+    manager.logs[ORDERS].delete_records(1)
+    manager.replace_current_with_future(ORDERS)
+    assert manager.logs[ORDERS].log_start_offset == 1
+    assert offsets_in_file("/b", START, disk) == {"orders-0": 1}
+
+
 def test_where_no_file_can_be_opened_a_move_does_not_begin(disk: SimulatedFileSystem) -> None:
     manager = moving(disk, cleaner=CleanerConfig())
     disk.fail(operation="open", path=f"/b/{CLEANER_CHECKPOINT}", error=EMFILE)

@@ -185,20 +185,26 @@ class LogChanges:
             raise StorageError(f"{partition} has no future log, or it is in a root that is offline")
         new_root = manager.root_set.of(future)
         if current is not None:
-            current.flush_partition_metadata()  # the last that may be put off: no file is opened to rename one
+            current.flush_partition_metadata()  # the last that may be put off
+            self._carry_over(current, future, new_root)
             future.settle()  # the only copy from now on
         self._prepare(new_root, partial(new_root.forget_cleaning, partition))
         future.rename(str(partition))
         with self._half_done(new_root, future):
             manager.fs.sync_directory(new_root.path)
         if current is not None:
-            future.update_high_watermark(current.high_watermark)
             manager.forget(manager.root_set.of(current), partition)
         manager.remember(new_root, partition, future)
         manager.forget(new_root, partition, is_future=True)
         if current is not None:
             self._retire(current, new_root)
         self._write([new_root])
+
+    def _carry_over(self, current: UnifiedLog, future: UnifiedLog, new_root: LogRoot) -> None:
+        """Give a copy the high watermark and the log start of its log: what was deleted must not come back."""
+        future.update_high_watermark(current.high_watermark)
+        if future.delete_records(min(current.log_start_offset, future.high_watermark)):
+            self._prepare(new_root, new_root.write_starts)
 
     def _retire(self, log: UnifiedLog, new_root: LogRoot) -> None:
         """Delete a log whose copy in another root has taken its place."""
