@@ -2,6 +2,7 @@
 
 import pickle
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -247,3 +248,14 @@ def test_a_time_index_that_is_missing_or_damaged_is_no_matter_in_a_store(many_se
     far = PartitionView.at(remote(tmp_path / "copy"), "topic-0")
     for second in range(0, 210, 7):
         assert far.offset_for_time(NOW + 1000 * second) == near.offset_for_time(NOW + 1000 * second)
+
+
+def test_a_store_that_does_not_answer_is_an_error_within_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether there is a network or none: the emulator's address is one at which nobody listens."""
+    monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", "http://127.0.0.1:9")
+    began = time.monotonic()
+    with pytest.raises(StorageError, match="^gs://anonymous@bucket/logs: ") as caught:
+        tidelog.open("gs://anonymous@bucket/logs")
+    assert time.monotonic() - began < 10
+    assert len(str(caught.value)) < 400
+    assert "\n" not in str(caught.value)

@@ -30,6 +30,8 @@ _LARGEST_READ = 8 << 20
 _MOST_SMALL_FILES = 1024  # at most 64 KiB each
 
 _REFUSALS = (OSError, ArrowException, ValueError)  # what pyarrow raises for what the store said
+_FIRST_ANSWER_S = 2
+_MOST_WORDS = 300  # of what a store says: hdfs lists every place where it has looked for a JVM
 _KNOWN_SCHEMES = ("file", "gs", "gcs", "hdfs", "s3", "s3a")
 
 
@@ -60,6 +62,8 @@ def _connected(scheme: str, address: str, options: dict[str, Any]) -> FileSystem
         if scheme in ("s3", "s3a"):
             return S3FileSystem(**options) if options else FileSystem.from_uri(address.replace("s3a:", "s3:", 1))[0]
         if scheme in ("gs", "gcs"):
+            if not options:
+                _ensure_store_answers(address)
             return GcsFileSystem(**options) if options else FileSystem.from_uri(address)[0]
         if scheme == "hdfs":
             return HadoopFileSystem(**options) if options else FileSystem.from_uri(address)[0]
@@ -105,6 +109,13 @@ def write_address(source: BinaryIO, address: str) -> None:
 def _store_of(address: str) -> tuple[FileSystem, str]:
     scheme, _, path = address.partition("://")
     return _connected(scheme, address, {}), path
+
+
+def _ensure_store_answers(address: str) -> None:
+    """Ask a store of Google's once, briefly: its client would try again for a quarter of an hour."""
+    if "?" not in address:
+        store, path = FileSystem.from_uri(f"{address}?retry_limit_seconds={_FIRST_ANSWER_S}")
+        store.get_file_info([path])
 
 
 class RemoteFiles:
@@ -245,4 +256,5 @@ def _error_at(path: str, error: Exception) -> StorageError:
     """What the store said, on one line."""
     if isinstance(error, FileNotFoundError):
         return StorageError(f"{path}: No such file or directory")
-    return StorageError(f"{path}: {' '.join(str(error).split())}")
+    words = " ".join(str(error).split())
+    return StorageError(f"{path}: {words if len(words) <= _MOST_WORDS else f'{words[:_MOST_WORDS]}…'}")
