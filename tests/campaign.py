@@ -11,6 +11,8 @@ and the block is named. What failed can be seen again with the line that is prin
     disorder   the same on a disk that keeps no order among directory changes
     compaction the same at every call of rounds of compaction, the disk that refuses one, and rounds that are given up
                (tests/property/crash_compaction.py)
+    manager    the power cut, and the process killed, at random calls of a LogManager that cleans, deletes, truncates
+               and moves its logs and flushes nothing by itself (tests/property/manager_crashes.py)
     refusals   any call refused (no descriptor, an I/O error, a full disk), then a retry on the live log, then fsck
                (tests/property/refusals.py)
     managers   the same for the work of a LogManager on two log directories (tests/property/manager_refusals.py)
@@ -41,6 +43,7 @@ KINDS = {
     "crashes": "tests.property.crashes:run",
     "disorder": "tests.property.crashes:run_in_disorder",
     "compaction": "tests.property.crash_compaction:run",
+    "manager": "tests.property.manager_crashes:run",
     "refusals": "tests.property.refusals:run",
     "managers": "tests.property.manager_refusals:run",
     "fsck": "tests.fsck.campaign:run",
@@ -57,6 +60,7 @@ FSCK_BLOCK = 250
 REFUSAL_SHARE = 4  # one refused call for so many cuts
 PAGES_SHARE = 8  # one log with damaged pages for so many cuts
 MANAGER_SHARE = 8  # and one of a LogManager for so many
+MANAGER_SHARE = 5  # one cut of a manager for so many of one log
 COMPACTION_SHARE = 5  # one cut of a round of compaction for so many of other workloads
 
 
@@ -82,6 +86,7 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         ("crashes", cuts, CRASH_BLOCK),
         ("disorder", cuts // DISORDER_SHARE, CRASH_BLOCK),
         ("compaction", cuts // COMPACTION_SHARE, CRASH_BLOCK),
+        ("manager", cuts // MANAGER_SHARE, CRASH_BLOCK),
         ("refusals", cuts // REFUSAL_SHARE, CRASH_BLOCK),
         ("managers", cuts // MANAGER_SHARE, CRASH_BLOCK),
         ("hostile", cases, BLOCK),

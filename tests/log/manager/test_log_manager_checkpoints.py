@@ -194,7 +194,7 @@ def test_the_log_start_is_lowered_before_a_log_is_truncated_below_it(
     assert offsets_in_file(tmp_path, RP) == {"orders-0": 2, "views-0": 10}
 
 
-@pytest.mark.parametrize(("offset", "log_start", "before"), [(3, None, (3, 3)), (20, None, (10, 4)), (20, 2, (10, 2))])
+@pytest.mark.parametrize(("offset", "log_start", "before"), [(3, None, (0, 3)), (20, None, (0, 4)), (20, 2, (0, 2))])
 def test_both_are_lowered_before_a_log_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int, log_start: int | None, before: tuple[int, int]
 ) -> None:

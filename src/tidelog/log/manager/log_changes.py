@@ -24,7 +24,7 @@ from tidelog.errors import InvalidRequestError, StorageError, TooManyFilesError
 from tidelog.log.files import no_turning_back
 from tidelog.log.manager.checks import checked_several
 from tidelog.log.manager.directory_removal import DeletedLog
-from tidelog.log.manager.log_root import LogRoot
+from tidelog.log.manager.log_root import Bound, LogRoot
 from tidelog.log.names import TopicPartition, delete_directory_name, new_uid, stray_directory_name
 from tidelog.log.offsets import as_offset
 from tidelog.log.tasks import SlicedTask
@@ -228,7 +228,7 @@ class LogChanges:
         offsets = {tp: as_offset(offset, "where a log is truncated") for tp, offset in offsets.items()}
         found = {tp: log for tp in offsets if (log := self._manager.find(tp, future=is_future)) is not None}
         shorter = {tp: log for tp, log in found.items() if offsets[tp] < log.log_end_offset}
-        roots = self._lower({tp: (log, offsets[tp], offsets[tp]) for tp, log in shorter.items()})
+        roots = self._lower({tp: (log, Bound(*3 * (offsets[tp],))) for tp, log in shorter.items()})
         try:
             for partition, log in found.items():
                 offset = offsets[partition]
@@ -252,7 +252,9 @@ class LogChanges:
         log = self._manager.find(partition, future=is_future)
         if log is None:
             return
-        roots = self._lower({partition: (log, offset, log_start)})
+        # The old segments go one by one, the last one first: a crash may leave any number of them.
+        left = min(offset, log.local.segments.first.base_offset)
+        roots = self._lower({partition: (log, Bound(left, offset, log_start))})
         try:
             begin_anew = partial(log.truncate_fully_and_start_at, offset, log_start)
             if is_future:
@@ -262,11 +264,11 @@ class LogChanges:
         finally:
             self._write(roots)
 
-    def _lower(self, bounds: Mapping[TopicPartition, tuple[UnifiedLog, int, int]]) -> list[LogRoot]:
+    def _lower(self, bounds: Mapping[TopicPartition, tuple[UnifiedLog, Bound]]) -> list[LogRoot]:
         """Lower the checkpoints of the roots that these logs lie in, to what will be true; the roots."""
-        by_root: dict[LogRoot, dict[TopicPartition, tuple[int, int]]] = {}
-        for partition, (log, end, log_start) in bounds.items():
-            by_root.setdefault(self._manager.root_set.of(log), {})[partition] = (end, log_start)
+        by_root: dict[LogRoot, dict[TopicPartition, Bound]] = {}
+        for partition, (log, bound) in bounds.items():
+            by_root.setdefault(self._manager.root_set.of(log), {})[partition] = bound
         for root, its_bounds in by_root.items():
             self._prepare(root, partial(root.lower, its_bounds))
         return list(by_root)

@@ -17,6 +17,7 @@ Kafka: LogManager, as far as it is about one directory.
 import os
 import uuid
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from tidelog.errors import CheckpointError, StorageError, TidelogError
 from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint
@@ -35,11 +36,15 @@ from tidelog.log.names import (
 )
 from tidelog.log.unified_log import UnifiedLog
 
-__all__ = ["Bounds", "LogRoot", "normal_path"]
+__all__ = ["Bound", "LogRoot", "normal_path"]
 
-# How far a truncation will take a log: where it ends, and with it its recovery point and its high watermark, and where
-# it starts, are not above these afterwards.
-Bounds = Mapping[TopicPartition, tuple[int, int]]
+
+class Bound(NamedTuple):
+    """What a log is not above after a truncation, and after a crash in the middle of it."""
+
+    flushed: int  # the recovery point
+    end: int  # the log end, and with it the high watermark
+    log_start: int
 
 
 def normal_path(path: str | os.PathLike[str]) -> str:
@@ -249,16 +254,14 @@ class LogRoot:
         """Write the high watermark of each log."""
         self.high_watermarks.write(self.high_watermark_offsets())
 
-    def lower(self, bounds: Bounds) -> None:
+    def lower(self, bounds: Mapping[TopicPartition, Bound]) -> None:
         """Lower what the files say of logs that are about to be truncated, so that a crash behind it finds no offset
         in them that is above what is left.
         """
-        starts = {partition: start for partition, (_, start) in bounds.items()}
-        ends = {partition: end for partition, (end, _) in bounds.items()}
         for checkpoint, offsets, limits in (
-            (self.log_starts, self.start_offsets(), starts),
-            (self.recovery_points, self.recovery_offsets(), ends),
-            (self.high_watermarks, self.high_watermark_offsets(), ends),
+            (self.log_starts, self.start_offsets(), {tp: bound.log_start for tp, bound in bounds.items()}),
+            (self.recovery_points, self.recovery_offsets(), {tp: bound.flushed for tp, bound in bounds.items()}),
+            (self.high_watermarks, self.high_watermark_offsets(), {tp: bound.end for tp, bound in bounds.items()}),
         ):
             checkpoint.supersede()
             if any((checkpoint.get(partition) or 0) > limit for partition, limit in limits.items()):
