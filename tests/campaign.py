@@ -19,6 +19,8 @@ and the block is named. What failed can be seen again with the line that is prin
     fsck       files of a root damaged in every way, the check and the repair judged (tests/fsck/campaign.py)
     pages      pages exchanged, written over or zeroed, lengths and bytes damaged; the repair judged by a search
                of every position (tests/fsck/pages.py)
+    starts     directories of a real broker damaged, and what Kafka 4.3 then starts with; left out, and said so, where
+               Apache Kafka's jars are not in the cache (tests/compat/start_campaign.py)
     damage     every bit of a small log flipped, every file of it cut at every byte (tests/property/damage.py)
 
 The last has as many cases as it has, and no chance in it: its seed is the number of the first case.
@@ -48,6 +50,7 @@ KINDS = {
     "managers": "tests.property.manager_refusals:run",
     "fsck": "tests.fsck.campaign:run",
     "pages": "tests.fsck.pages:run",
+    "starts": "tests.compat.start_campaign:run",
     "damage": "tests.property.damage:run",
 }
 BLOCK = 25_000
@@ -61,6 +64,8 @@ REFUSAL_SHARE = 4  # one refused call for so many cuts
 PAGES_SHARE = 8  # one log with damaged pages for so many cuts
 MANAGER_SHARE = 8  # and one of a LogManager for so many
 MANAGER_SHARE = 5  # one cut of a manager for so many of one log
+START_SHARE = 80  # one start of a real broker for so many cuts
+START_BLOCK = 100
 COMPACTION_SHARE = 5  # one cut of a round of compaction for so many of other workloads
 
 
@@ -100,6 +105,11 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         yield Block("fsck", seed * 1_000_000 + start, min(FSCK_BLOCK, cuts // FSCK_SHARE - start))
     for start in range(0, cuts // PAGES_SHARE, FSCK_BLOCK):
         yield Block("pages", seed * 1_000_000 + start, min(FSCK_BLOCK, cuts // PAGES_SHARE - start))
+    reason = import_module("tests.compat.kafka_tools").missing()
+    if reason is not None:
+        click.echo(f"without cases of kind starts: {reason}", err=True)
+    for start in range(0, cuts // START_SHARE if reason is None else 0, START_BLOCK):
+        yield Block("starts", seed * 1_000_000 + start, min(START_BLOCK, cuts // START_SHARE - start))
     damages = len(import_module("tests.property.damage").all_damage())
     for start in range(0, damages, CRASH_BLOCK):
         yield Block("damage", start, min(CRASH_BLOCK, damages - start))

@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.fsck.roots_on_disk import a_root, contents, flip, segment
+from tests.golden.corpus import case
 from tidelog.cli.main import cli
 from tidelog.log.files import join
 from tidelog.log.locks import lock_path
@@ -79,7 +81,7 @@ def test_what_is_left_to_people_ends_with_1_and_says_what_to_try(root: Path) -> 
     (root / "keys-0" / "partition.metadata").unlink()
     done = fsck(root, "--repair", *SETTINGS)
     assert done.exit_code == 1
-    assert "kafka-topics --describe" in done.stdout
+    assert "with the id that the metadata log, or another partition of the topic, has" in done.stdout
 
 
 def test_a_segment_in_doubt_ends_a_repair_with_1_and_the_next_check_with_0(root: Path) -> None:
@@ -150,3 +152,25 @@ def test_a_repair_needs_no_configs_to_leave_sound_indexes_alone(root: Path) -> N
     assert done.exit_code == 0, done.output
     assert [path.read_bytes() for path in sound] == before
     assert f"{segment(root, 0, '.index')}: rebuilt from the log (LOG-CRC)" in done.stdout
+
+
+def test_the_first_line_says_whether_kafka_would_start(root: Path) -> None:
+    assert fsck(root).stdout.splitlines()[0] == "Would Kafka 4.3 start? unknown: no metadata log here"
+
+
+def test_would_start_is_json_and_ends_with_0_only_for_everything(tmp_path: Path) -> None:
+    image = Path(shutil.copytree(case("kafka-4.3/9-metadata") / "image", tmp_path / "image"))
+    done = fsck(image, "--would-start")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["would_start"], told["with_everything"]) == (1, True, False)
+    assert told["topics"]["orders"]["0"]["log_start"] == 5
+    assert "__consumer_offsets-0" in told["created_empty"]
+    (image / "__cluster_metadata-0" / "quorum-state").write_text("")
+    done = fsck(image, "--would-start")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["would_start"], told["topics"]) == (1, False, {})
+    assert "quorum-state" in told["reason"]
+
+
+def test_would_start_goes_alone(root: Path) -> None:
+    assert fsck(root, "--would-start", "--repair").exit_code == 2

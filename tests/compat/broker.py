@@ -55,27 +55,37 @@ class Broker:
         root: Path,
         settings: Mapping[str, object] | None = None,
         jvm_options: Sequence[str] = (*JVM_OPTIONS, "-Xmx512m"),
+        *,
+        more_roots: Sequence[Path] = (),
+        is_dynamic: bool = False,
     ) -> None:
         self.root = root
         self._jvm_options = jvm_options
-        self._port, self._controller_port = _free_ports()
+        self._port, self._controller_port = free_ports()
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = root.parent / f"{root.name}.properties"
         self._output = root.parent / f"{root.name}.output"
         settings = {
             **SETTINGS,
             **(settings or {}),
-            "log.dirs": root,
-            "listeners": f"PLAINTEXT://{HOST}:{self._port},CONTROLLER://{HOST}:{self._controller_port}",
-            "controller.quorum.voters": f"1@{HOST}:{self._controller_port}",
+            "log.dirs": ",".join(map(str, (root, *more_roots))),
+            **listeners(self._port, self._controller_port, is_dynamic=is_dynamic),
         }
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
 
     @classmethod
-    def format(cls, root: Path, settings: Mapping[str, object] | None = None) -> "Broker":
-        """A broker over a new root."""
-        broker = cls(root, settings)
-        done = run_java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(broker._settings))
+    def format(
+        cls,
+        root: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        more_roots: Sequence[Path] = (),
+        is_dynamic: bool = False,
+    ) -> "Broker":
+        """A broker over a new root, or several; the first has the metadata log."""
+        broker = cls(root, settings, more_roots=more_roots, is_dynamic=is_dynamic)
+        options = ["--standalone"] if is_dynamic else []
+        done = run_java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(broker._settings), *options)
         assert done.exit == 0, done.stderr
         return broker
 
@@ -161,6 +171,16 @@ class Broker:
         return True
 
 
+def listeners(port: int, controller_port: int, *, is_dynamic: bool) -> dict[str, object]:
+    """The settings of a node that is its own quorum, as to where it listens."""
+    controller = f"{HOST}:{controller_port}"
+    quorum = {"bootstrap.servers": controller} if is_dynamic else {"voters": f"1@{controller}"}
+    return {
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{controller}",
+        **{f"controller.quorum.{name}": value for name, value in quorum.items()},
+    }
+
+
 def _all_have_leaders(admin: AdminClient) -> bool:
     try:
         found = admin.list_topics(timeout=5)
@@ -177,7 +197,7 @@ def _wait(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)  # between two looks
 
 
-def _free_ports() -> tuple[int, int]:
+def free_ports() -> tuple[int, int]:
     """Two ports that nobody listens on, below those that systems hand out to clients."""
     rng = random.SystemRandom()  # tests run beside each other, and are seeded alike
     ports: list[int] = []

@@ -24,7 +24,7 @@ def test_a_code_is_a_kind_of_file_and_a_word() -> None:
 
 def test_every_code_that_the_source_notes_is_in_the_table_and_the_other_way_round() -> None:
     sources = "".join(path.read_text(encoding="utf-8") for path in _package().glob("*.py") if path.stem != "findings")
-    noted = set(re.findall(r'"((?:LOG|SEG|IDX|TIX|TXN|SNP|EPO|PAR|ROOT|CHK|FILE)-[A-Z-]*[A-Z])"', sources))
+    noted = set(re.findall(r'"((?:LOG|SEG|IDX|TIX|TXN|SNP|EPO|PAR|ROOT|CHK|FILE|META|NODE)-[A-Z-]*[A-Z])"', sources))
     noted |= {f"{kind}-{word}" for kind in ("IDX", "TIX") for word in re.findall(r'f"\{kind\}-([A-Z]+)"', sources)}
     assert noted == set(CODES)
 

@@ -34,6 +34,10 @@ _MENDED = "tidelog fsck --repair"  # how the remedy begins where a repair does i
 )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; by default one per processor.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option(
+    "--would-start", is_flag=True,
+    help="Print as JSON whether Kafka 4.3 would start on DIR..., the log.dirs of a node, and with what; check no more.",
+)  # fmt: skip
 def fsck(
     directories: tuple[str, ...],
     deep: bool,
@@ -43,6 +47,7 @@ def fsck(
     settings: tuple[str, ...],
     jobs: int | None,
     as_json: bool,
+    would_start: bool,
 ) -> None:
     """Check every file at or below DIR: roots, partition directories, whole trees, or a backup at s3://bucket/path.
 
@@ -56,8 +61,16 @@ def fsck(
     are. Everything that is removed lies in the quarantine, with a manifest. Run it as the user of the broker, or as
     root: new files then get the owner of the old ones.
 
-    Exit codes: 0 nothing wrong, or nothing any more; 1 findings, or something that a repair has left to you.
+    The first line says whether Kafka 4.3 would start on the directories, which are all log.dirs of a node, and with how
+    many topics.
+
+    Exit codes: 0 nothing wrong, or nothing any more, or, with --would-start, a start with everything; 1 findings, or
+    something that a repair has left to you, or that would not be served.
     """
+    if would_start:
+        if repair or deep or settings or quarantine is not None:
+            raise click.UsageError("--would-start goes alone: it checks and repairs nothing")
+        _judge_start(directories)
     if dry_run and not repair:
         raise click.UsageError("--dry-run goes with --repair: without it nothing is changed anyway")
     if settings and not repair:
@@ -70,6 +83,14 @@ def fsck(
     with interruptible() as ensure_wanted, progress("checking", ensure_wanted) as show:
         report = check(directories, deep=deep, progress=show(", ".join(directories)), jobs=jobs, quarantine=quarantine)
     end_with(report, directories, as_json=as_json)
+
+
+def _judge_start(directories: tuple[str, ...]) -> NoReturn:
+    from tidelog.fsck import verdicts
+
+    found = verdicts(directories)
+    print_json(found[0].to_dict() if len(found) == 1 else [verdict.to_dict() for verdict in found])
+    raise click.exceptions.Exit(0 if found and all(verdict.is_whole for verdict in found) else _FINDINGS)
 
 
 def _configs(settings: tuple[str, ...]) -> dict[str, str]:
@@ -130,6 +151,9 @@ def end_with(report: "Report", directories: tuple[str, ...], *, as_json: bool) -
 
 
 def _show(report: "Report") -> None:
+    for verdict in report.verdicts:
+        place = f"{verdict.roots[0]}: " if len(report.verdicts) > 1 else ""
+        say(f"{place}{verdict}")
     if report.findings:
         rows = [(one.severity.value, one.code, _where(one), one.message) for one in report.findings]
         table(("severity", "code", "where", "what"), rows, "Findings")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidelog.fsck.checker import check as check
+    from tidelog.fsck.checker import verdicts as verdicts
     from tidelog.fsck.findings import CODES as CODES
     from tidelog.fsck.findings import Finding as Finding
     from tidelog.fsck.findings import Report as Report
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
     from tidelog.fsck.mending import repair as repair
     from tidelog.fsck.plan import RepairPlan as RepairPlan
     from tidelog.fsck.plan import plan_repair as plan_repair
+    from tidelog.fsck.verdict import Verdict as Verdict
 
 _PLACES = {
-    "checker": ("check",),
+    "checker": ("check", "verdicts"),
     "findings": ("CODES", "Finding", "Report", "Severity"),
     "plan": ("RepairPlan", "plan_repair"),
+    "verdict": ("Verdict",),
     "mending": ("RepairResult", "apply", "repair"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
@@ -39,10 +42,12 @@ __all__ = [
     "RepairResult",
     "Report",
     "Severity",
+    "Verdict",
     "apply",
     "check",
     "plan_repair",
     "repair",
+    "verdicts",
 ]
 
 

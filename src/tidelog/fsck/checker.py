@@ -15,16 +15,18 @@ from tidelog.errors import StorageError
 from tidelog.fsck.addresses import file_system_of, local_path
 from tidelog.fsck.doubts import note_twins
 from tidelog.fsck.findings import Report, Severity
+from tidelog.fsck.node_check import judge_nodes
 from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.fsck.places import find_places
 from tidelog.fsck.quarantine import Remembered, quarantine_of, remembered
 from tidelog.fsck.root_files import LogEnds, RootFiles
 from tidelog.fsck.segment_scan import SegmentFacts
 from tidelog.fsck.topic_ids import note_topic_ids
+from tidelog.fsck.verdict import Verdict
 from tidelog.log.files import ReadFileSystem
 from tidelog.log.names import LOG_SUFFIX, is_delete_directory
 
-__all__ = ["Checked", "check", "check_places", "conclude", "planned_checks"]
+__all__ = ["Checked", "check", "check_places", "conclude", "planned_checks", "verdicts"]
 
 Progress = Callable[[int, int], None]  # bytes read so far, and in all
 _AHEAD = 4  # segments per thread that may wait to be compared
@@ -56,6 +58,15 @@ def check(
     return check_places(paths, deep=deep, progress=progress, jobs=jobs, quarantine=quarantine, fs=fs).report
 
 
+def verdicts(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, fs: ReadFileSystem | None = None
+) -> list[Verdict]:
+    """Whether Kafka would start on the directories of each node at or below some paths, and with what."""
+    names = [local_path(os.fspath(path)) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    fs = file_system_of(names) if fs is None else fs
+    return judge_nodes(fs, [RootFiles(fs, place) for place in find_places(fs, names)], names)
+
+
 def check_places(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
@@ -75,6 +86,7 @@ def check_places(
         fs, names, deep=deep, quarantine=quarantine, held_roots=held_roots, held_markers=held_markers
     )
     _run(checks, report, progress, jobs or os.cpu_count() or 1)
+    report.verdicts = judge_nodes(fs, roots, names, held_markers)
     conclude(fs, report, roots, checks, [one.ends for one in checks])
     checked = Checked(report, roots, checks)
     report.evidence = checked

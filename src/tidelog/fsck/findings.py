@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from tidelog.fsck.verdict import Verdict
 from tidelog.log.names import TopicPartition
 
 __all__ = ["CODES", "Code", "Finding", "Report", "Severity"]
@@ -119,7 +120,7 @@ CODES: dict[str, Code] = {
     "PAR-METADATA": Code(
         ERROR,
         "partition.metadata is missing or cannot be read",
-        f"{_REPAIR} writes it where another partition of the topic has the id; kafka-topics --describe shows it",
+        f"{_REPAIR} writes it with the id that the metadata log, or another partition of the topic, has",
     ),
     "PAR-TOPIC-ID": Code(
         ERROR, "two partitions of a topic name different topic ids", "restore partition.metadata from a replica"
@@ -147,11 +148,48 @@ CODES: dict[str, Code] = {
     "ROOT-DUPLICATE": Code(
         ERROR, "two directories of the same partition: Kafka does not start", "move one away; see tidelog diff"
     ),
+    "ROOT-ID": Code(
+        ERROR,
+        "two directories with one directory.id: Kafka does not start",
+        "give the copy an id of its own, or move it away",
+    ),
     "ROOT-UNCLEAN": Code(INFO, "the root was not closed in good order", "Kafka recovers its logs when it starts"),
     "CHK-MISSING": Code(WARNING, "a checkpoint of the root is missing", _REWRITE),
     "CHK-FORMAT": Code(ERROR, "a checkpoint of the root cannot be read", _REWRITE),
     "CHK-UNKNOWN": Code(WARNING, "a checkpoint names a partition that is not there", _REWRITE),
     "CHK-RANGE": Code(ERROR, "a checkpoint names an offset that the log does not reach", _REWRITE),
+    # The metadata log, and a node as a whole.
+    "META-SNAPSHOT": Code(
+        ERROR,
+        "a snapshot of the metadata log that cannot be read to its end; a warning where a newer one is sound",
+        "restore it from a backup, or from another controller of the quorum",
+    ),
+    "META-QUORUM": Code(
+        ERROR,
+        "quorum-state, the memory of elections, cannot be read: Kafka does not start",
+        "move it away: Kafka goes on from the epochs of the metadata log",
+    ),
+    "META-BOOTSTRAP": Code(
+        ERROR,
+        "bootstrap.checkpoint cannot be used: Kafka does not start",
+        "move it away: once there is a metadata log nobody needs it",
+    ),
+    "NODE-START": Code(
+        ERROR, "Kafka 4.3 does not start on these directories", "see to the reason; tidelog fsck --would-start"
+    ),
+    "NODE-OFFLINE": Code(
+        ERROR, "Kafka starts, and nobody serves these partitions", "see to the reason; tidelog fsck --would-start"
+    ),
+    "NODE-STRAY": Code(
+        WARNING,
+        "a partition that the metadata does not give to this node: Kafka renames it to -stray when it starts",
+        "restore the metadata log if it is older than the partition; else nothing: the topic was deleted",
+    ),
+    "NODE-MISSING": Code(
+        WARNING,
+        "a partition of the metadata that has no directory: Kafka begins it anew, empty",
+        "name all log.dirs of the node; restore the directory from a replica or a backup",
+    ),
     # Any file.
     "FILE-READ": Code(
         ERROR,
@@ -206,6 +244,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)  # roots, partitions, segments, batches, records, files
     bytes: int = 0
+    verdicts: list[Verdict] = field(default_factory=list)  # of the nodes whose directories were checked
     evidence: object = field(default=None, repr=False, compare=False)  # what a repair is planned from
 
     @property
@@ -240,5 +279,6 @@ class Report:
             },
             **{name: self.counts[name] for name in ("roots", "partitions", "segments", "batches", "records")},
             "bytes": self.bytes,
+            "would_start": [verdict.to_dict() for verdict in self.verdicts],
             "findings": [finding.to_dict() for finding in self.findings],
         }

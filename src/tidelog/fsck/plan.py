@@ -46,7 +46,10 @@ __all__ = ["Cut", "Mend", "NewSegment", "PartitionPlan", "Rebuilt", "RepairPlan"
 
 _CODES_SET_ASIDE = ("PAR-NAME", "PAR-FOREIGN", "SEG-NO-LOG", "SNP-FORMAT", "SNP-STATE", "SNP-STRAY")
 _EPOCH_CODES = ("EPO-FORMAT", "EPO-MISSING", "EPO-ENTRY", "EPO-START")
-_NOT_OURS = ("ROOT-META", "ROOT-DUPLICATE", "ROOT-LOAD", "PAR-TOPIC-ID", "FILE-READ")
+_NOT_OURS = (
+    "ROOT-META", "ROOT-DUPLICATE", "ROOT-ID", "ROOT-LOAD", "PAR-TOPIC-ID", "FILE-READ", "META-SNAPSHOT", "META-QUORUM",
+    "META-BOOTSTRAP", "NODE-START", "NODE-OFFLINE", "NODE-STRAY", "NODE-MISSING",
+)  # fmt: skip
 _NOTICES = ("SEG-DOUBT", "TXN-MARKER")
 _REBUILT_KINDS = ("IDX-", "TIX-", "TXN-")
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
@@ -259,7 +262,7 @@ def _plan_partition(one: PartitionCheck, checked: Checked, fs: ReadFileSystem, l
     _leave_unmovable(plan.set_aside, fs, left)
     plan.gaps = list(one.gaps)
     if any(finding.code == "PAR-METADATA" for finding in bad):
-        plan.topic_id = known_topic_id(fs, one.place.topic_partition.topic, checked.partitions)
+        plan.topic_id = known_topic_id(fs, one.place.topic_partition.topic, checked.partitions, checked.report.verdicts)
         if plan.topic_id is None:
             left += [finding for finding in bad if finding.code == "PAR-METADATA"]
     _plan_log(plan, one, bad, left)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from tidelog.errors import CheckpointError, StorageError
 from tidelog.fsck.findings import Severity
 from tidelog.fsck.partition_check import PartitionCheck
+from tidelog.fsck.verdict import Verdict
 from tidelog.log.files import ReadFileSystem, join
 from tidelog.log.names import PARTITION_METADATA
 from tidelog.log.partition_metadata import read_topic_id, uuid_text
@@ -42,8 +43,13 @@ def _note_odd_ones(fs: ReadFileSystem, checks: Sequence[PartitionCheck], with_id
             one.notes.add("PAR-METADATA", path, message, severity=Severity.WARNING)
 
 
-def known_topic_id(fs: ReadFileSystem, topic: str, checks: Sequence[PartitionCheck]) -> uuid.UUID | None:
-    """The id that the partitions of a topic agree on; None if there is none to be had."""
+def known_topic_id(
+    fs: ReadFileSystem, topic: str, checks: Sequence[PartitionCheck], verdicts: Sequence[Verdict] = ()
+) -> uuid.UUID | None:
+    """The id that the metadata has for a topic, else the one that its partitions agree on; None if there is none."""
+    by_metadata = {verdict.topic_ids[topic] for verdict in verdicts if topic in verdict.topic_ids}
+    if by_metadata:
+        return by_metadata.pop() if len(by_metadata) == 1 else None
     found = {
         topic_id
         for one in checks

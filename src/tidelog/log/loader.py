@@ -65,6 +65,8 @@ _NOWHERE = 1 << 63
 class LogLoader:
     """The loading of one log. Used once."""
 
+    recovery: type[SegmentRecovery] = SegmentRecovery
+
     def __init__(
         self,
         directory: str,
@@ -307,7 +309,7 @@ class LogLoader:
         """
         producers = self._new_producers()
         yield from self._rebuild(producers, self._log_start, segment.base_offset)
-        recovery = SegmentRecovery(
+        recovery = self.recovery(
             segment, producers, self._epochs, self._config, before_cut=partial(self._before_cut, segment, following)
         )
         try:

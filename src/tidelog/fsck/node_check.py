@@ -1,0 +1,154 @@
+"""The directories that are checked, put together to nodes, and what a start of Kafka on each would come to.
+
+Directories that are named together are the `log.dirs` of one node, unless each has a metadata log of its own and they
+say that they are of different nodes. Those found in a tree are put together by the cluster and the node they name.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from tidelog.errors import StorageError
+from tidelog.fsck.findings import Severity
+from tidelog.fsck.metadata_log import (
+    METADATA_DIRECTORY,
+    Unstartable,
+    check_bootstrap,
+    check_snapshot,
+    read_quorum_state,
+    snapshots_in,
+)
+from tidelog.fsck.root_files import RootFiles
+from tidelog.fsck.verdict import Verdict
+from tidelog.fsck.would_start import would_start
+from tidelog.log.files import ReadFileSystem, join
+from tidelog.log.names import TopicPartition
+from tidelog.log.partition_metadata import uuid_text
+
+__all__ = ["judge_nodes"]
+
+Nodes = list[list[RootFiles]]
+
+
+def judge_nodes(
+    fs: ReadFileSystem, roots: Sequence[RootFiles], named: Collection[str], held_markers: Collection[str] = ()
+) -> list[Verdict]:
+    """Judge the nodes whose directories were checked, and note what keeps them from starting with everything."""
+    wanted = [root for root in roots if root.place.has_files and root.place.is_wanted]
+    verdicts = []
+    for node in _nodes(fs, wanted, named):
+        for root in node:
+            _check_metadata_files(fs, root)
+        if not _belong_together(node, named):
+            reason = "several copies of one directory: name the log.dirs of one node"
+            verdicts.append(Verdict([root.place.path for root in node], reason=reason))
+            continue
+        _note_twins(node)
+        verdicts.append(_judge(fs, node, held_markers))
+    return verdicts
+
+
+def _belong_together(node: list[RootFiles], named: Collection[str]) -> bool:
+    """Whether directories are those of one node, and not copies of each other that lie in a tree of backups."""
+    ids = [None if root.meta is None else root.meta.directory_id for root in node]
+    return all(root.place.path in named for root in node) or (None not in ids and len(set(ids)) == len(ids))
+
+
+def _nodes(fs: ReadFileSystem, roots: Sequence[RootFiles], named: Collection[str]) -> Nodes:
+    with_metadata = [root for root in roots if fs.stat(join(root.place.path, METADATA_DIRECTORY)) is not None]
+    are_named = all(root.place.path in named for root in roots)
+    if are_named and len(with_metadata) == 1:
+        return [list(roots)]
+    groups: dict[object, list[RootFiles]] = {}
+    for root in roots:
+        groups.setdefault(None if root.meta is None else (root.meta.cluster_id, root.meta.node_id), []).append(root)
+    unknown = groups.pop(None, [])
+    if len(groups) == 1:
+        return [next(iter(groups.values())) + unknown]
+    return [*groups.values(), *([root] for root in unknown)]
+
+
+def _judge(fs: ReadFileSystem, node: list[RootFiles], held_markers: Collection[str]) -> Verdict:
+    paths = [root.place.path for root in node]
+    in_use = [root.place.path for root in node if root.is_in_use]
+    if in_use:
+        return Verdict(paths, reason="a broker has it open", reason_path=in_use[0])
+    verdict = would_start(fs, paths, held_markers=held_markers)
+    _note(node, verdict)
+    return verdict
+
+
+# -- findings ----------------------------------------------------------------------------------------------------------
+
+
+def _check_metadata_files(fs: ReadFileSystem, root: RootFiles) -> None:
+    """The files of the metadata log that hold no batches of it, and `bootstrap.checkpoint`."""
+    if root.is_in_use:
+        return
+    directory = join(root.place.path, METADATA_DIRECTORY)
+    has_metadata = fs.stat(directory) is not None
+    try:
+        check_bootstrap(fs, root.place.path)
+    except Unstartable as error:
+        severity = None if has_metadata else Severity.WARNING  # Kafka reads the one beside the metadata log
+        root.notes.add("META-BOOTSTRAP", error.path, error.reason, severity=severity)
+    if not has_metadata:
+        return
+    try:
+        read_quorum_state(fs, directory)
+        snapshots = snapshots_in(fs, directory)
+    except Unstartable as error:
+        root.notes.add("META-QUORUM", error.path, error.reason)
+        snapshots = snapshots_in(fs, directory)
+    except StorageError as error:
+        root.notes.add_unreadable(directory, error)
+        return
+    for snapshot in snapshots:
+        try:
+            check_snapshot(fs, join(directory, snapshot.name))
+        except Unstartable as error:
+            severity = None if snapshot is snapshots[-1] else Severity.WARNING
+            root.notes.add("META-SNAPSHOT", error.path, error.reason, severity=severity)
+
+
+def _note_twins(node: list[RootFiles]) -> None:
+    """What two directories of one node must not share: a partition, and an id."""
+    seen: dict[TopicPartition, str] = {}
+    ids: dict[object, str] = {}
+    for root in node:
+        for place in root.place.partitions:
+            other = seen.setdefault(place.topic_partition, place.path) if place.is_live else place.path
+            if other != place.path and not other.startswith(f"{root.place.path}/"):
+                message = f"{other} is the same partition"
+                root.notes.add("ROOT-DUPLICATE", place.path, message, partition=place.topic_partition)
+        directory_id = None if root.meta is None else root.meta.directory_id
+        if directory_id is None:
+            continue
+        other = ids.setdefault(directory_id, root.place.path)
+        if other != root.place.path:
+            root.notes.add(
+                "ROOT-ID", root.place.path, f"directory.id {uuid_text(directory_id)} is that of {other}, too"
+            )
+
+
+def _note(node: list[RootFiles], verdict: Verdict) -> None:
+    if verdict.starts is False:
+        path = verdict.reason_path or node[0].place.path
+        _owner(node, path).notes.add("NODE-START", path, verdict.reason or "")
+    for root, why in verdict.offline_roots.items():
+        _owner(node, root).notes.add("NODE-OFFLINE", root, f"Kafka would take the directory offline: {why}")
+    for path, why in verdict.strays.items():
+        _owner(node, path).notes.add("NODE-STRAY", path, why)
+    notes = node[0].notes
+    for partition in verdict.missing:
+        notes.add("NODE-MISSING", node[0].place.path, f"{partition} has no directory", partition=partition)
+    for partition, why in _unserved(verdict):
+        notes.add("NODE-OFFLINE", node[0].place.path, f"{partition}: {why}", partition=partition)
+
+
+def _unserved(verdict: Verdict) -> Iterator[tuple[TopicPartition, str]]:
+    yield from verdict.offline.items()
+    yield from verdict.uncertain.items()
+
+
+def _owner(node: list[RootFiles], path: str) -> RootFiles:
+    """The directory of a node that a path is in."""
+    return next((root for root in node if f"{path}/".startswith(f"{root.place.path}/")), node[0])

@@ -1,0 +1,393 @@
+"""Would Kafka 4.3 start on these directories, and with which topics and offsets? All it reads then, in its order.
+
+    verdict = would_start(fs, ["/disk1/kafka", "/disk2/kafka"])
+    verdict.starts              True, False, or None where the directories do not tell
+    verdict.topics["orders"][0] where the log would begin and end
+
+What a broker does when it starts is rehearsed in memory: identities are compared, the metadata is replayed, logs are
+loaded, and those recovered that were not closed in good order. Nothing is written. A broker that only follows the
+metadata of others is judged by its copy of it.
+
+Kafka: KafkaRaftServer, KafkaRaftLog, LogManager.loadLogs, ReplicaManager.
+"""
+
+import re
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from tidelog.errors import CheckpointError, InvalidRequestError, InvalidTopicError, StorageError, TidelogError
+from tidelog.fsck.cluster_image import ClusterImage, Replicas
+from tidelog.fsck.identities import Identities, read_identities
+from tidelog.fsck.kafka_checkpoints import UnreadableNumberError, check_epochs_file, offsets_by_kafka
+from tidelog.fsck.kafka_loading import load_as_kafka
+from tidelog.fsck.metadata_log import METADATA_DIRECTORY, MetadataLog, Unstartable, check_bootstrap, read_metadata_log
+from tidelog.fsck.rehearsal import RehearsalFileSystem
+from tidelog.fsck.verdict import Offsets, Verdict
+from tidelog.log.files import ReadFileSystem, join, read_whole
+from tidelog.log.manager.log_directories import DirectoryKind, LogDirectory, list_directories
+from tidelog.log.manager.meta_properties import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from tidelog.log.names import (
+    CLEAN_SHUTDOWN,
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
+from tidelog.log.partition_metadata import ZERO_UUID, parse_uuid, uuid_text
+
+__all__ = ["would_start"]
+
+_ANYWHERE = (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY)
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_AFTER_NAME = re.compile(r":\s+", re.ASCII)
+
+
+def would_start(fs: ReadFileSystem, roots: Sequence[str], *, held_markers: Collection[str] = ()) -> Verdict:
+    """Judge the directories of one node: all that stand in its `log.dirs`.
+
+    Roots of `held_markers` were closed in good order, though a repair has put the mark of it aside.
+    """
+    verdict = Verdict(list(roots))
+    with_metadata = [root for root in roots if fs.stat(join(root, METADATA_DIRECTORY)) is not None]
+    if not with_metadata:
+        verdict.reason = "no metadata log here"
+        return verdict
+    try:
+        _Start(RehearsalFileSystem(fs), verdict, with_metadata[0], held_markers).run()
+    except Unstartable as error:
+        return _given_up(verdict, error.path, error.reason)
+    except _Incomplete as error:
+        verdict.reason = str(error)
+        return verdict
+    verdict.starts = True
+    return verdict
+
+
+class _Incomplete(Exception):
+    """What there is does not tell: directories of the node are not here, or chance decides."""
+
+
+def _given_up(verdict: Verdict, path: str, reason: str) -> Verdict:
+    """Of a node that does not start, nobody can say what it would have served."""
+    ids = verdict.topic_ids
+    kept = Verdict(verdict.roots, False, reason, path, verdict.node_id, verdict.cluster_id, topic_ids=ids)
+    kept.offline_roots = verdict.offline_roots
+    return kept
+
+
+class _Loaded(NamedTuple):
+    """A log that was loaded."""
+
+    directory: LogDirectory
+    root: str
+    topic_id: uuid.UUID | None
+    offsets: Offsets
+    has_open_transaction: bool
+
+
+class _Start:
+    """A start, step by step."""
+
+    def __init__(
+        self, fs: RehearsalFileSystem, verdict: Verdict, metadata_root: str, held_markers: Collection[str]
+    ) -> None:
+        self._held_markers = held_markers
+        self._fs = fs
+        self._verdict = verdict
+        self._metadata_root = metadata_root
+        self._image = ClusterImage()
+        self._node = -1
+        self._ids = Identities()
+        self._logs: dict[TopicPartition, _Loaded] = {}
+        self._future: dict[TopicPartition, _Loaded] = {}
+        self._unserved_roots: dict[str, str] = {}  # online, but no partition can be taken over there, and why
+        self._stops: list[TopicPartition] = []  # at which Kafka stops to take over partitions
+
+    def run(self) -> None:
+        """Go through all of it. Raises Unstartable where Kafka gives up."""
+        self._identify()
+        check_bootstrap(self._fs, self._metadata_root)
+        metadata = read_metadata_log(self._fs, join(self._metadata_root, METADATA_DIRECTORY))
+        self._image = metadata.image
+        self._verdict.topic_ids = metadata.image.topic_ids
+        self._ensure_member(metadata)
+        self._ensure_complete()
+        for root in self._ids.directory_ids:
+            self._load_root(root)
+        self._ensure_online()
+        self._promote_future_logs()
+        self._assign()
+        self._ensure_online()
+
+    # -- who this is ---------------------------------------------------------------------------------------------
+
+    def _identify(self) -> None:
+        self._ids = read_identities(self._fs, self._verdict.roots, self._metadata_root)
+        self._verdict.offline_roots.update(self._ids.offline)
+        self._verdict.cluster_id, self._verdict.node_id = self._ids.cluster_id, self._ids.node_id
+        assert self._ids.node_id is not None
+        self._node = self._ids.node_id
+
+    def _ensure_member(self, metadata: MetadataLog) -> None:
+        """The metadata knows this node, and a voter by the id of its directory."""
+        members = {*self._image.brokers, *self._image.controllers, *(metadata.voters or ())}
+        if members and self._node not in members:
+            known = ", ".join(map(str, sorted(members)))
+            raise Unstartable(
+                self._metadata_root, f"node {self._node} is none of the metadata log's, which has {known}"
+            )
+        voter = (metadata.voters or {}).get(self._node)
+        own = self._ids.directory_ids[self._metadata_root]
+        if voter is not None and voter != own:
+            message = f"the quorum knows node {self._node} by directory {uuid_text(voter)}, this is another one"
+            raise Unstartable(self._metadata_root, f"{message}: it cannot lead it")
+
+    def _ensure_complete(self) -> None:
+        """All directories are here that the node had when it last started."""
+        known, here = self._image.brokers.get(self._node, 0), len(self._verdict.roots)
+        if known > here:
+            raise _Incomplete(f"node {self._node} has {known} directories, {here} named here: name all of its log.dirs")
+
+    # -- loading -------------------------------------------------------------------------------------------------
+
+    def _load_root(self, root: str) -> None:
+        try:
+            directories = list_directories(self._fs, root)
+        except InvalidTopicError as error:
+            raise Unstartable(root, str(error)) from error
+        except StorageError as error:
+            self._take_offline(root, str(error))
+            return
+        recovery_points = self._checkpoint(root, RECOVERY_POINT_CHECKPOINT)
+        log_starts = self._checkpoint(root, LOG_START_CHECKPOINT)
+        was_offline = root in self._verdict.offline_roots
+        is_clean = root in self._held_markers or self._fs.stat(join(root, CLEAN_SHUTDOWN)) is not None
+        loaded = []
+        for directory in directories:
+            try:
+                loaded.append(self._load(root, directory, recovery_points, log_starts, is_clean=is_clean))
+            except (StorageError, CheckpointError) as error:
+                self._take_offline(root, str(error))
+            except Unstartable:
+                raise
+            except TidelogError as error:
+                raise Unstartable(directory.path, f"the log cannot be loaded: {error}") from error
+        if root in self._verdict.offline_roots:
+            self._load_offline(root, loaded, was_offline=was_offline)
+        for one in loaded:
+            self._take(one)
+        self._checkpoint(root, CLEANER_CHECKPOINT)  # which the cleaner reads, once everything is loaded
+
+    def _load_offline(self, root: str, loaded: Sequence[_Loaded], *, was_offline: bool) -> None:
+        """In a directory that is offline, what needs the disk once more ends the start: a rename, an open transaction.
+
+        If a log took it offline, those that were loaded before are through, and Kafka has an order of its own.
+        """
+        for one in loaded:
+            is_open = one.directory.kind in (DirectoryKind.CURRENT, DirectoryKind.FUTURE)
+            if is_open and (one.has_open_transaction or self._why_stray(one) is not None):
+                why = self._verdict.offline_roots[root]
+                if was_offline:
+                    raise Unstartable(one.directory.path, f"the log cannot be loaded, since its directory fails: {why}")
+                raise _Incomplete(f"it depends on the order in which Kafka loads the logs of {root}: {why}")
+
+    def _checkpoint(self, root: str, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint of a root. One that is not of its form takes the root offline; wrong numbers in it do not."""
+        try:
+            return offsets_by_kafka(self._fs, join(root, name))
+        except UnreadableNumberError:
+            return {}
+        except (CheckpointError, StorageError) as error:
+            self._take_offline(root, str(error))
+            return {}
+
+    def _load(
+        self,
+        root: str,
+        directory: LogDirectory,
+        recovery_points: dict[TopicPartition, int],
+        log_starts: dict[TopicPartition, int],
+        *,
+        is_clean: bool,
+    ) -> _Loaded:
+        partition = directory.partition
+        try:
+            topic_id, problem = _topic_id(self._fs, directory.path), None
+        except (CheckpointError, Unstartable) as error:
+            topic_id, problem = None, error
+        self._fs.remove(join(directory.path, PARTITION_METADATA))  # Kafka reads it last, and tells errors apart
+        check_epochs_file(self._fs, join(directory.path, LEADER_EPOCH_CHECKPOINT))
+        log = load_as_kafka(
+            self._fs, directory.path, recovery_point=recovery_points.get(partition, 0),
+            log_start=log_starts.get(partition, 0), is_clean=is_clean,
+        )  # fmt: skip
+        offsets = Offsets(log.log_start_offset, log.log_end_offset)
+        has_open_transaction = log.first_unstable_offset is not None
+        log.release()
+        if problem is not None:
+            raise problem
+        return _Loaded(directory, root, topic_id, offsets, has_open_transaction)
+
+    def _take(self, loaded: _Loaded) -> None:
+        """Take a log in, or set it aside."""
+        directory = loaded.directory
+        if directory.kind is DirectoryKind.DELETED:
+            self._verdict.deleted.append(directory.path)
+            return
+        if directory.kind is DirectoryKind.STRAY:
+            return  # set aside long ago
+        why = self._why_stray(loaded)
+        if why is not None:
+            self._verdict.strays[directory.path] = why
+            return
+        table = self._future if directory.kind is DirectoryKind.FUTURE else self._logs
+        other = table.setdefault(directory.partition, loaded)
+        if other is not loaded:
+            raise Unstartable(directory.path, f"{other.directory.path} is the same partition")
+
+    def _why_stray(self, loaded: _Loaded) -> str | None:
+        """Why a log is none of this node's; None if it is."""
+        if loaded.topic_id is None:
+            return f"{PARTITION_METADATA} is missing"
+        topic = self._image.topics.get(loaded.topic_id)
+        if topic is None:
+            return f"the metadata has no topic with the id {uuid_text(loaded.topic_id)}"
+        replicas = topic.partitions.get(loaded.directory.partition.partition)
+        if replicas is None:
+            return f"the metadata has no such partition of {topic.name}"
+        return None if self._node in replicas.brokers else f"the metadata does not give it to node {self._node}"
+
+    # -- serving -------------------------------------------------------------------------------------------------
+
+    def _promote_future_logs(self) -> None:
+        """A copy in the directory that the metadata names takes the place of the log it was copied from."""
+        for partition, loaded in self._future.items():
+            assert loaded.topic_id is not None
+            replicas = self._image.topics[loaded.topic_id].partitions[partition.partition]
+            if self._ids.directory_ids[loaded.root] != replicas.directory_of(self._node):
+                continue
+            current = self._logs.get(partition)
+            if current is not None and current.root == loaded.root:
+                raise Unstartable(loaded.directory.path, f"{current.directory.path} is in its way")
+            if current is not None:
+                self._verdict.deleted.append(current.directory.path)
+            self._logs[partition] = loaded
+
+    def _partitions(self) -> Iterator[tuple[TopicPartition, uuid.UUID, Replicas]]:
+        for topic_id, topic in self._image.topics.items():
+            for number, replicas in topic.partitions.items():
+                if self._node in replicas.brokers:
+                    yield TopicPartition(topic.name, number), topic_id, replicas
+
+    def _assign(self) -> None:
+        """Find the log of every partition that the metadata gives to this node."""
+        self._read_high_watermarks()
+        self._find_obstacles()
+        online = {
+            directory_id: root
+            for root, directory_id in self._ids.directory_ids.items()
+            if root not in self._verdict.offline_roots
+        }
+        for partition, topic_id, replicas in sorted(self._partitions()):
+            found = self._offsets(partition, topic_id, replicas, online)
+            self._verdict.topics.setdefault(partition.topic, {})[partition.partition] = found
+        self._doubt_the_others()
+
+    def _read_high_watermarks(self) -> None:
+        """They are read with the first log of a root that is served."""
+        for root in sorted({loaded.root for loaded in self._logs.values()}):
+            try:
+                offsets_by_kafka(self._fs, join(root, HIGH_WATERMARK_CHECKPOINT))
+            except UnreadableNumberError as error:
+                self._unserved_roots[root] = str(error)
+            except (CheckpointError, StorageError) as error:
+                self._take_offline(root, str(error))
+
+    def _offsets(
+        self,
+        partition: TopicPartition,
+        topic_id: uuid.UUID,
+        replicas: Replicas,
+        online: dict[uuid.UUID | None, str],
+    ) -> Offsets | None:
+        assigned = replicas.directory_of(self._node)
+        loaded = self._logs.get(partition)
+        if loaded is not None and loaded.root in self._verdict.offline_roots:
+            loaded = None
+        if assigned is not None and assigned not in _ANYWHERE and assigned not in online:
+            if loaded is None and self._verdict.offline_roots:
+                self._verdict.offline[partition] = f"its directory {uuid_text(assigned)} is not online"
+                return None
+            self._verdict.uncertain[partition] = f"no directory has the id {uuid_text(assigned)}, where it should be"
+        if loaded is None:
+            self._verdict.missing.append(partition)
+            return Offsets(0, 0)
+        if loaded.topic_id != topic_id or loaded.root in self._unserved_roots:
+            other = f"{loaded.directory.path} is of another topic"
+            self._verdict.offline[partition] = self._unserved_roots.get(loaded.root, other)
+            self._stops.append(partition)
+            return None
+        return loaded.offsets
+
+    def _doubt_the_others(self) -> None:
+        """Where Kafka stops to take over partitions, those are left that come later, in an order of its own."""
+        for partition, _, _ in self._partitions() if self._stops else ():
+            if partition not in self._verdict.offline:
+                self._verdict.uncertain.setdefault(partition, f"Kafka may stop at {self._stops[0]} before it gets here")
+
+    def _find_obstacles(self) -> None:
+        """Where a log is to be made and its name is taken by a file, the directory goes offline."""
+        roots = {directory_id: root for root, directory_id in self._ids.directory_ids.items()}
+        for partition, _, replicas in self._partitions():
+            root = roots.get(replicas.directory_of(self._node))
+            if partition in self._logs or root is None:
+                continue
+            found = self._fs.stat(join(root, str(partition)))
+            if found is not None and not found.is_directory:
+                self._take_offline(root, f"{join(root, str(partition))} is no directory")
+
+    # -- directories that fail -----------------------------------------------------------------------------------
+
+    def _take_offline(self, root: str, why: str) -> None:
+        self._verdict.offline_roots.setdefault(root, why)
+
+    def _ensure_online(self) -> None:
+        failed = self._verdict.offline_roots
+        if self._metadata_root in failed:
+            raise Unstartable(self._metadata_root, f"{failed[self._metadata_root]}, and the metadata log is there")
+
+
+def _topic_id(fs: RehearsalFileSystem, directory: str) -> uuid.UUID | None:
+    """The topic id of a partition directory. What is odd about the file ends a start, or takes the root offline."""
+    path = join(directory, PARTITION_METADATA)
+    if fs.stat(path) is None:
+        return None
+    try:
+        lines = _LINE_END.split(read_whole(fs, path).decode())
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{path}: not UTF-8 at position {error.start}") from error
+    if not lines[-1]:
+        lines.pop()
+    values = []
+    for number in range(2):
+        if number == len(lines):
+            raise Unstartable(path, f"it ends before line {number + 1}")
+        fields = _AFTER_NAME.split(lines[number])
+        if not fields[-1]:
+            fields.pop()  # Java's split leaves it out
+        if len(fields) != 2:
+            raise CheckpointError(f"{path}: a line is a name, a colon and a value, not {lines[number][:80]!r}")
+        values.append(fields[1])
+        if number == 0 and not re.fullmatch(r"\+?[0-9]{1,9}", fields[1]):
+            raise CheckpointError(f"{path}: version {fields[1][:30]!r}")
+    try:
+        topic_id = parse_uuid(values[1])
+    except InvalidRequestError as error:
+        raise Unstartable(path, str(error)) from error
+    if topic_id == ZERO_UUID:
+        raise CheckpointError(f"{path}: the topic id is zero")
+    return topic_id
