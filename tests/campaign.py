@@ -16,6 +16,8 @@ and the block is named. What failed can be seen again with the line that is prin
     refusals   any call refused (no descriptor, an I/O error, a full disk), then a retry on the live log, then fsck
                (tests/property/refusals.py)
     managers   the same for the work of a LogManager on two log directories (tests/property/manager_refusals.py)
+    limits     the same on the local disk: a process out of descriptors, a file system that is full
+               (tests/property/real_limits.py)
     fsck       files of a root damaged in every way, the check and the repair judged (tests/fsck/campaign.py)
     pages      pages exchanged, written over or zeroed, lengths and bytes damaged; the repair judged by a search
                of every position (tests/fsck/pages.py)
@@ -48,6 +50,7 @@ KINDS = {
     "manager": "tests.property.manager_crashes:run",
     "refusals": "tests.property.refusals:run",
     "managers": "tests.property.manager_refusals:run",
+    "limits": "tests.property.real_limits:run",
     "fsck": "tests.fsck.campaign:run",
     "pages": "tests.fsck.pages:run",
     "starts": "tests.compat.start_campaign:run",
@@ -66,6 +69,7 @@ MANAGER_SHARE = 8  # and one of a LogManager for so many
 MANAGER_SHARE = 5  # one cut of a manager for so many of one log
 START_SHARE = 80  # one start of a real broker for so many cuts
 START_BLOCK = 100
+LIMIT_SHARE = 40  # and one real shortage
 COMPACTION_SHARE = 5  # one cut of a round of compaction for so many of other workloads
 
 
@@ -94,6 +98,7 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         ("manager", cuts // MANAGER_SHARE, CRASH_BLOCK),
         ("refusals", cuts // REFUSAL_SHARE, CRASH_BLOCK),
         ("managers", cuts // MANAGER_SHARE, CRASH_BLOCK),
+        ("limits", cuts // LIMIT_SHARE, CRASH_BLOCK),
         ("hostile", cases, BLOCK),
         ("codecs", cases // CODEC_SHARE, BLOCK),
         ("arrays", cases // TABLE_SHARE, BLOCK),

@@ -19,6 +19,7 @@ import json
 import sys
 import uuid
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from tidelog.errors import StorageError, TidelogError
 from tidelog.fsck import check as fsck
 from tidelog.log import LogConfig, LogManager, ManagerConfig, ManualClock, TopicPartition, UnifiedLog
 from tidelog.log.compaction.cleaner_config import CleanerConfig
+from tidelog.log.files import FileSystem
 from tidelog.log.open_files import OPEN_FILES
 from tidelog.records import NewRecord, build_batch
 from tidelog.testing.disk import SimulatedFileSystem
@@ -109,7 +111,12 @@ class Run:
                 self.refuser = refuser
                 super().__init__(disk, lambda: None)
 
-        self._fs = Disk(self.disk)
+        self._fs: FileSystem = Disk(self.disk)
+        self._roots = ROOTS
+
+    def files(self) -> SimulatedFileSystem:
+        """The files as another process finds them now."""
+        return self.disk.copy()
 
     @property
     def manager(self) -> LogManager:
@@ -145,10 +152,9 @@ class Run:
             self._state = self._after
             with self.refuser.paused():
                 require_same(self.manager, self._state)
-        files = self.disk.copy()
         errors = [
             f"{one.code} {one.file} {one.message}"
-            for one in fsck(ROOTS, fs=files, jobs=1).findings
+            for one in fsck(ROOTS, fs=self.files(), jobs=1).findings
             if str(one.severity) == "error"
         ]
         if errors:
@@ -183,7 +189,7 @@ class Run:
                 self._matched(manager, is_whole=False)
             kill(manager)
             self._manager = None
-        self._take(self._opened(self._fs))
+        self._take(self._opened(self._fs, self._roots))
         self._after = self._matched(self.manager)
 
     def _matched(self, manager: LogManager, *, is_whole: bool = True) -> State:
@@ -210,8 +216,7 @@ class Run:
 
     def _check_files(self, state: State) -> None:
         """Another process finds in the files what is in memory."""
-        files = self.disk.copy()
-        other = self._opened(files)
+        other = self._opened(self.files(), ROOTS)
         half_made = {tp: self._after[tp] for tp in other.logs if tp not in state and tp in self._after}
         if self.step[0] in ("trim", "retain", "tick"):
             self._matched(other)  # a log start is in memory first
@@ -221,15 +226,15 @@ class Run:
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def _opened(self, fs: Any) -> LogManager:
+    def _opened(self, fs: FileSystem, roots: Sequence[str]) -> LogManager:
         return LogManager.open(
-            ROOTS, self._config, config=ManagerConfig(cleaner=CleanerConfig(enable=False)), clock=self.clock, fs=fs,
+            roots, self._config, config=ManagerConfig(cleaner=CleanerConfig(enable=False)), clock=self.clock, fs=fs,
             rng=Random(self.workload.salt),
         )  # fmt: skip
 
     def _do_open(self) -> None:
         self._manager = None
-        self._take(self._opened(self._fs))
+        self._take(self._opened(self._fs, self._roots))
 
     def _take(self, manager: LogManager) -> None:
         self._manager = manager
@@ -254,7 +259,7 @@ class Run:
             self._made[partition] += 1
             self._after[partition] = Partition(number=self._made[partition])
         made = uuid.UUID(int=1000 * number + self._made[partition], version=4)
-        self.manager.get_or_create(partition, topic_id=made, root=ROOTS[root])
+        self.manager.get_or_create(partition, topic_id=made, root=self._roots[root])
 
     def _batch(self, count: int) -> tuple[tuple[bytes, ...], bytes]:
         self._number += 1
@@ -338,7 +343,8 @@ class Run:
         log = self._log(number)
         if log is None:
             return
-        other = ROOTS[1] if log.directory.startswith(ROOTS[0]) else ROOTS[0]
+        first, second = self._roots
+        other = second if log.directory.startswith(f"{first}/") else first
         copy = self.manager.get_or_create(partition, root=other, future=True)
         ends = log.log_start_offset <= copy.log_end_offset <= log.log_end_offset
         if not ends or copy.log_start_offset > log.log_start_offset or partition not in self._copied:
