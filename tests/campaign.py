@@ -15,7 +15,7 @@ and the block is named. What failed can be seen again with the line that is prin
                and moves its logs and flushes nothing by itself (tests/property/manager_crashes.py)
     refusals   any call refused (no descriptor, an I/O error, a full disk), then a retry on the live log, then fsck
                (tests/property/refusals.py)
-    managers   the same for the work of a LogManager on two log directories (tests/property/manager_refusals.py)
+    manager-refusals  the same for a LogManager on two log directories (tests/property/manager_refusals.py)
     limits     the same on the local disk: a process out of descriptors, a file system that is full
                (tests/property/real_limits.py)
     fsck       files of a root damaged in every way, the check and the repair judged (tests/fsck/campaign.py)
@@ -49,7 +49,7 @@ KINDS = {
     "compaction": "tests.property.crash_compaction:run",
     "manager": "tests.property.manager_crashes:run",
     "refusals": "tests.property.refusals:run",
-    "managers": "tests.property.manager_refusals:run",
+    "manager-refusals": "tests.property.manager_refusals:run",
     "limits": "tests.property.real_limits:run",
     "fsck": "tests.fsck.campaign:run",
     "pages": "tests.fsck.pages:run",
@@ -65,7 +65,7 @@ FSCK_SHARE = 4  # one damaged root for so many cuts
 FSCK_BLOCK = 250
 REFUSAL_SHARE = 4  # one refused call for so many cuts
 PAGES_SHARE = 8  # one log with damaged pages for so many cuts
-MANAGER_SHARE = 8  # and one of a LogManager for so many
+MANAGER_REFUSAL_SHARE = 8  # and one of a LogManager for so many
 MANAGER_SHARE = 5  # one cut of a manager for so many of one log
 START_SHARE = 80  # one start of a real broker for so many cuts
 START_BLOCK = 100
@@ -97,7 +97,7 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         ("compaction", cuts // COMPACTION_SHARE, CRASH_BLOCK),
         ("manager", cuts // MANAGER_SHARE, CRASH_BLOCK),
         ("refusals", cuts // REFUSAL_SHARE, CRASH_BLOCK),
-        ("managers", cuts // MANAGER_SHARE, CRASH_BLOCK),
+        ("manager-refusals", cuts // MANAGER_REFUSAL_SHARE, CRASH_BLOCK),
         ("limits", cuts // LIMIT_SHARE, CRASH_BLOCK),
         ("hostile", cases, BLOCK),
         ("codecs", cases // CODEC_SHARE, BLOCK),

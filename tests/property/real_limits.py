@@ -25,8 +25,10 @@ from typing import Any, NamedTuple
 from tests.property.manager_refusals import Broken, Run, Step, Workload, random_workload
 from tests.property.refusing_disk import Refusal
 from tidelog.log.local_files import LocalFileSystem
+from tidelog.records.checksum import crc32c_of
 from tidelog.testing.disk import SimulatedFileSystem
 
+crc32c_of(b"")  # imports what it needs when it is first called, which takes descriptors
 _LIMIT = 200  # descriptors: so many are taken away quickly
 _SIZE = 4 << 20  # bytes of the file system
 _PAGE = 4096

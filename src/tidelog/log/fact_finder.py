@@ -34,8 +34,10 @@ class FactFinder:
 
     def _find_readably(self, buffer: Any, *, earliest_ms: int, latest_ms: int, verify: bool = True) -> BatchFacts:
         if self._readable_bytes <= 0:
-            from tidelog.kernels.validate import validate_batch
-
+            try:
+                from tidelog.kernels.validate import validate_batch
+            except OSError:  # no descriptor left to read the code: the readable way does without
+                return read_facts(buffer, earliest_ms=earliest_ms, latest_ms=latest_ms, verify=verify)
             self.find = validate_batch
             return validate_batch(buffer, earliest_ms=earliest_ms, latest_ms=latest_ms, verify=verify)
         self._readable_bytes -= len(buffer)

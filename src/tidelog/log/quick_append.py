@@ -133,8 +133,10 @@ class QuickAppend:
         self._bytes_left -= size
         if self._bytes_left > 0:
             return None
-        from tidelog.kernels.validate import walk_batch
-
+        try:
+            from tidelog.kernels.validate import walk_batch
+        except OSError:  # no descriptor left to read the code: the general path does without
+            return None
         self._walk = walk_batch.compiled
         return self._walk
 
