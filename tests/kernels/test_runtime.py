@@ -1,7 +1,9 @@
 """Kernels are compiled once and kept where nobody else can write; without such a place they still work."""
 
+import hashlib
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -17,8 +19,10 @@ import pytest
 
 import tidelog
 from tidelog.kernels.buffers import address_of
+from tidelog.kernels.cache import read_kept, write_kept
 from tidelog.kernels.crc32c import crc32c, crc32c_portable
 from tidelog.kernels.headers import Checksum, scan_headers
+from tidelog.kernels.kept_code import KeptCode, pack, unpack
 from tidelog.kernels.runtime import CACHE_VARIABLE
 from tidelog.records import NewRecord, build_message_set
 
@@ -270,6 +274,20 @@ def _a_relative_cache_home(machine: Machine) -> dict[str, Any]:
     return {CACHE_VARIABLE: None, "XDG_CACHE_HOME": "cache"}
 
 
+def _in_a_folder_that_all_can_write_to(machine: Machine) -> dict[str, Any]:
+    (machine.home / "shared").mkdir()
+    (machine.home / "shared" / "kernels").mkdir(mode=0o700)
+    (machine.home / "shared").chmod(0o777)
+    return {CACHE_VARIABLE: str(machine.home / "shared" / "kernels")}
+
+
+def _in_a_folder_that_the_group_can_write_to(machine: Machine) -> dict[str, Any]:
+    (machine.home / "shared").mkdir()
+    (machine.home / "shared" / "kernels").mkdir(mode=0o700)
+    (machine.home / "shared").chmod(0o775)
+    return {CACHE_VARIABLE: str(machine.home / "shared" / "kernels")}
+
+
 def _of_another_user(machine: Machine) -> dict[str, Any]:
     machine.cache.mkdir(mode=0o700)
     os.chown(machine.cache, NOBODY, NOBODY)
@@ -304,6 +322,8 @@ OF_ANYONE = [
     _below_a_file,
     _a_relative_path,
     _a_relative_cache_home,
+    _in_a_folder_that_all_can_write_to,
+    _in_a_folder_that_the_group_can_write_to,
 ]
 OF_ROOT = [_of_another_user, _not_writable, _a_closed_parent, _no_home, _an_unknown_user_without_home]
 
@@ -333,6 +353,75 @@ def readable_sources() -> Iterator[Path]:
     for folder in (root, *(path for path in root.rglob("*") if path.is_dir())):
         folder.chmod(0o755)
     shutil.rmtree(root)
+
+
+def test_a_folder_below_one_with_a_sticky_bit_is_ones_own(machine: Machine) -> None:
+    (machine.home / "tmp").mkdir()
+    (machine.home / "tmp").chmod(0o1777)
+    cache = machine.home / "tmp" / "kernels"
+    assert machine.run(**{CACHE_VARIABLE: str(cache)})[::2] == ["compiled", str(cache)]
+
+
+def test_the_users_own_folder_is_closed_to_the_group(machine: Machine) -> None:
+    """As a umask of 002 has made it."""
+    folder = machine.home / ".cache" / "tidelog"
+    folder.mkdir(parents=True)
+    folder.chmod(0o775)
+    words = machine.run(**{CACHE_VARIABLE: None, "HOME": str(machine.home)})
+    assert words[::2] == ["compiled", str(folder / "kernels")]
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
+class _Runs:
+    """What runs a command when it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self._trace = trace
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self._trace),)
+
+
+def test_nothing_in_a_file_runs_when_it_is_read(warm: Machine) -> None:
+    payload = pickle.dumps(_Runs(warm.home / "ran"))
+    (file,) = warm.files()
+    file.write_bytes(hashlib.sha256(payload).digest() + payload)
+    assert warm.run()[0] == "compiled"
+    assert not (warm.home / "ran").exists()
+
+
+@needs_root
+def test_a_folder_that_another_user_has_put_in_its_place_is_not_read(machine: Machine) -> None:
+    path = machine.cache / "a.kernel"
+    machine.cache.mkdir(mode=0o700)
+    write_kept(path, b"code")
+    assert read_kept(path) == b"code"
+    machine.cache.rename(machine.home / "before")
+    shutil.copytree(machine.home / "before", machine.cache)
+    os.chown(machine.cache, NOBODY, NOBODY)
+    assert read_kept(path) is None
+
+
+def test_a_file_that_is_not_ones_own_is_not_read(machine: Machine) -> None:
+    path = machine.cache / "a.kernel"
+    machine.cache.mkdir(mode=0o700)
+    write_kept(path, b"code")
+    path.chmod(0o622)
+    assert read_kept(path) is None
+    path.chmod(0o600)
+    path.rename(machine.home / "elsewhere")
+    path.symlink_to(machine.home / "elsewhere")
+    assert read_kept(path) is None
+    path.unlink()
+    os.mkfifo(path)
+    assert read_kept(path) is None
+
+
+@pytest.mark.parametrize("cut", range(0, 60, 7))
+def test_a_file_of_another_form_is_none_of_ours(cut: int) -> None:
+    whole = pack(KeptCode("library", "entry", "environment", ("first", "second"), b"code", b"bitcode"))
+    assert unpack(whole) is not None
+    assert unpack(whole[:cut]) is unpack(whole + b"x") is None
 
 
 # -- addresses ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ notices only changes of the file a function stands in, and raises at import time
 """
 
 import hashlib
-import pickle
 import sys
 import time
 from collections.abc import Callable
@@ -22,11 +21,14 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import llvmlite
 import numba
-from numba.core import compiler, serialize
+from numba._dynfunc import make_function
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime.nrt import rtsys
 
 from tidelog.errors import UnsupportedError
 from tidelog.kernels.cache import CACHE_VARIABLE, cache_directory, kernel_sources, read_kept, write_kept
+from tidelog.kernels.kept_code import KeptCode, pack, unpack
 
 __all__ = ["CACHE_VARIABLE", "Kernel", "WarmUp", "cache_directory", "inlined", "inner", "kernel", "warm_up"]
 
@@ -105,49 +107,99 @@ class Kernel(Generic[P, R]):
         """Whether its machine code, for this machine, lies in a directory."""
         from numba.core.registry import cpu_target  # which takes its time
 
-        return _KernelCache(self.name, directory).path_for(cpu_target.target_context.codegen()).exists()
+        return _path(self.name, directory, cpu_target.target_context.codegen()).exists()
 
     def compile(self) -> Callable[P, R]:
         """Load or compile the machine code now. Two threads may both do it; both results are right."""
-        dispatcher = self._dispatcher()
+        entry = self._entry = self._loaded() or self._compiled_now()
+        return entry
+
+    def _loaded(self) -> Callable[P, R] | None:
+        """The function that Python calls, out of the file that keeps it."""
         directory = cache_directory()
-        if directory is not None:
-            dispatcher._cache = _KernelCache(self.name, directory)
+        if directory is None:
+            return None
+        self._ensure_compiling()
+        from numba.core.registry import cpu_target
+
+        context = cpu_target.target_context
+        payload = read_kept(_path(self.name, directory, context.codegen()))
+        kept = None if payload is None else unpack(payload)
+        return None if kept is None else self._linked(context, kept)
+
+    def _linked(self, context: Any, kept: KeptCode) -> Callable[P, R]:
+        """What numba does with a pickled result (CompileResult._rebuild), from names and object code alone."""
+        with global_compiler_lock:
+            rtsys.initialize(context)  # all that loading needs; numba would first import everything it can compile
+            library = context.codegen().unserialize_library((kept.library, "object", (kept.code, kept.bitcode)))
+            environments = [self._environment(name) for name in (kept.environment, *kept.others)]
+            entry: Callable[P, R] = make_function(
+                sys.modules[self._function.__module__],
+                self._function.__name__,
+                self.__doc__ or "",
+                library.get_pointer_to_function(kept.entry),
+                environments[0],
+                (library, environments),  # kept alive with the function
+            )
+            for environment in environments:
+                library.codegen.set_env(environment.env_name, environment)
+        return entry
+
+    def _environment(self, name: str) -> Any:
+        """What the code of a function refers to beside itself: nothing, but numba wants to see it."""
+        known = lookup_environment(name)
+        if known is None:
+            known = Environment._memo[name] = Environment(self._function.__globals__)
+            known.env_name = name
+        return known
+
+    def _compiled_now(self) -> Callable[P, R]:
+        dispatcher = self._dispatcher()
+        dispatcher._cache = _KernelCache(self.name, cache_directory())
         dispatcher.compile(self.signature)
         dispatcher.disable_compile()
-        entry: Callable[P, R] = dispatcher
-        self._entry = entry
+        (result,) = dispatcher.overloads.values()
+        entry: Callable[P, R] = result.entry_point
         return entry
+
+    def _ensure_compiling(self) -> None:
+        if getattr(numba.config, "DISABLE_JIT", 0):
+            raise UnsupportedError("NUMBA_DISABLE_JIT is set: kernels cannot run as Python, unset it")
 
     def _dispatcher(self, **more: bool) -> Any:
         """What numba makes of the function before it compiles it."""
-        if getattr(numba.config, "DISABLE_JIT", 0):
-            raise UnsupportedError("NUMBA_DISABLE_JIT is set: kernels cannot run as Python, unset it")
+        self._ensure_compiling()
         return _njit(self._function, **more)
 
 
 class _KernelCache:
-    """What numba's dispatcher asks of a cache, over files that are checked before they are believed."""
+    """What numba's dispatcher asks of a cache, to be handed what it has compiled."""
 
-    def __init__(self, name: str, directory: Path) -> None:
+    def __init__(self, name: str, directory: Path | None) -> None:
         self._name = name
         self._directory = directory
 
-    def load_overload(self, signature: object, target_context: Any) -> Any:
-        # All that loading needs. numba would first import everything it can compile, a fifth of a second.
-        rtsys.initialize(target_context)
-        payload = read_kept(self.path_for(target_context.codegen()))
-        if payload is None:
-            return None
-        return compiler.CompileResult._rebuild(target_context, *pickle.loads(payload))
+    def load_overload(self, signature: object, target_context: object) -> None:
+        """There is nothing here: compile."""
 
     def save_overload(self, signature: object, result: Any) -> None:
-        write_kept(self.path_for(result.codegen), serialize.dumps(result._reduce()))
+        """Keep what was compiled, if there is a folder for it."""
+        others = result._find_referenced_environments()
+        # What a plain file cannot hold: Python's objects, and functions to be called before the code is.
+        needs_more = result.reload_init or any(each.consts for each in (result.environment, *others))
+        if self._directory is None or needs_more:
+            return
+        library, _, (code, bitcode) = result.library.serialize_using_object_code()
+        described = result.fndesc
+        names = tuple(each.env_name for each in others)
+        kept = KeptCode(library, described.llvm_cpython_wrapper_name, described.env_name, names, code, bitcode)
+        write_kept(_path(self._name, self._directory, result.codegen), pack(kept))
 
-    def path_for(self, codegen: Any) -> Path:
-        """The file in which it is kept, as made for a processor."""
-        key = hashlib.sha256(repr((_sources_digest(), codegen.magic_tuple())).encode())
-        return self._directory / f"{self._name}-{key.hexdigest()[:24]}.kernel"
+
+def _path(name: str, directory: Path, codegen: Any) -> Path:
+    """The file in which a kernel is kept, as made for a processor."""
+    key = hashlib.sha256(repr((_sources_digest(), codegen.magic_tuple())).encode())
+    return directory / f"{name}-{key.hexdigest()[:24]}.kernel"
 
 
 @cache

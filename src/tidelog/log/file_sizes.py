@@ -48,7 +48,7 @@ KINDS = (
     FileKind((META_PROPERTIES, CLEAN_SHUTDOWN, "quorum-state"), _MIB, "a file of properties"),
     FileKind((LEADER_EPOCH_CHECKPOINT,), 32 * _MIB, "a checkpoint of leader epochs"),
     FileKind(("-offset-checkpoint",), 64 * _MIB, "a checkpoint of offsets"),
-    FileKind((JOURNAL_FILE,), 512 * _MIB, "a journal"),
+    FileKind((JOURNAL_FILE,), 64 * _MIB, "a journal"),
     FileKind((COMMITTED_BATCHES,), 64 * _MIB, "a list of committed batches"),
     FileKind((SNAPSHOT_SUFFIX,), 256 * _MIB, "a producer snapshot"),
     FileKind((INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX), 512 * _MIB, "an index"),
