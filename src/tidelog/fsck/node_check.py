@@ -7,6 +7,7 @@ say that they are of different nodes. Those found in a tree are put together by 
 from collections.abc import Collection, Iterator, Sequence
 
 from tidelog.errors import StorageError
+from tidelog.fsck.addresses import is_address
 from tidelog.fsck.findings import Severity
 from tidelog.fsck.metadata_log import (
     METADATA_DIRECTORY,
@@ -37,6 +38,10 @@ def judge_nodes(
     for node in _nodes(fs, wanted, named):
         for root in node:
             _check_metadata_files(fs, root)
+        if any(map(is_address, named)):  # it would be fetched once more, and Kafka does not start there anyway
+            reason = "the directories are in an object store; copy them to a disk first"
+            verdicts.append(Verdict([root.place.path for root in node], reason=reason))
+            continue
         if not _belong_together(node, named):
             reason = "several copies of one directory: name the log.dirs of one node"
             verdicts.append(Verdict([root.place.path for root in node], reason=reason))

@@ -24,6 +24,7 @@ from tidelog.fsck.batch_order import Layout
 from tidelog.fsck.checker import conclude, planned_checks
 from tidelog.fsck.doubts import LIKENESS
 from tidelog.fsck.findings import Finding, Report
+from tidelog.fsck.node_check import judge_nodes
 from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.fsck.places import PartitionPlace
 from tidelog.fsck.root_files import LogEnds, RootFiles
@@ -94,6 +95,7 @@ def verify(
         one.segments, one.layout = found.segments, found.layout
         report.counts.update(found.counts)
         report.bytes += found.size
+    report.verdicts = judge_nodes(fs, roots, names)
     conclude(fs, report, roots, checks, [found.ends for found in done])
     return report
 
