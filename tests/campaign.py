@@ -23,6 +23,7 @@ and the block is named. What failed can be seen again with the line that is prin
                of every position (tests/fsck/pages.py)
     starts     directories of a real broker damaged, and what Kafka 4.3 then starts with; left out, and said so, where
                Apache Kafka's jars are not in the cache (tests/compat/start_campaign.py)
+    live       checks of a root that another process works on without a rest (tests/fsck/live.py)
     damage     every bit of a small log flipped, every file of it cut at every byte (tests/property/damage.py)
 
 The last has as many cases as it has, and no chance in it: its seed is the number of the first case.
@@ -54,6 +55,7 @@ KINDS = {
     "fsck": "tests.fsck.campaign:run",
     "pages": "tests.fsck.pages:run",
     "starts": "tests.compat.start_campaign:run",
+    "live": "tests.fsck.live:run",
     "damage": "tests.property.damage:run",
 }
 BLOCK = 25_000
@@ -64,6 +66,7 @@ DISORDER_SHARE = 5  # one cut in disorder for so many in order
 FSCK_SHARE = 4  # one damaged root for so many cuts
 FSCK_BLOCK = 250
 REFUSAL_SHARE = 4  # one refused call for so many cuts
+LIVE_SHARE, LIVE_BLOCK = 48, 50  # one check of a live root for so many cuts
 PAGES_SHARE = 8  # one log with damaged pages for so many cuts
 MANAGER_REFUSAL_SHARE = 8  # and one of a LogManager for so many
 MANAGER_SHARE = 5  # one cut of a manager for so many of one log
@@ -115,6 +118,8 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         click.echo(f"without cases of kind starts: {reason}", err=True)
     for start in range(0, cuts // START_SHARE if reason is None else 0, START_BLOCK):
         yield Block("starts", seed * 1_000_000 + start, min(START_BLOCK, cuts // START_SHARE - start))
+    for start in range(0, cuts // LIVE_SHARE, LIVE_BLOCK):
+        yield Block("live", seed * 1_000_000 + start, min(LIVE_BLOCK, cuts // LIVE_SHARE - start))
     damages = len(import_module("tests.property.damage").all_damage())
     for start in range(0, damages, CRASH_BLOCK):
         yield Block("damage", start, min(CRASH_BLOCK, damages - start))

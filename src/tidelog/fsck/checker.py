@@ -15,6 +15,7 @@ from tidelog.errors import StorageError
 from tidelog.fsck.addresses import file_system_of, local_path
 from tidelog.fsck.doubts import note_twins
 from tidelog.fsck.findings import Report, Severity
+from tidelog.fsck.live_look import look_again
 from tidelog.fsck.node_check import judge_nodes
 from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.fsck.places import find_places
@@ -124,7 +125,8 @@ def planned_checks(
                     PartitionCheck(fs, partition, root, deep=deep, explained=known.missing, notices=known.notices)
                 )
             except StorageError as error:
-                root.notes.add_unreadable(partition.path, error, partition=partition.topic_partition)
+                if fs.stat(partition.path) is not None:  # else a live broker has removed it
+                    root.notes.add_unreadable(partition.path, error, partition=partition.topic_partition)
     return roots, checks
 
 
@@ -136,10 +138,6 @@ def conclude(
     ends: Sequence[LogEnds | None],
 ) -> None:
     """Compare what only all partitions together tell, and put all findings into the report. `ends` is one a check."""
-    for one in checks:
-        one.look_again()
-    note_topic_ids(fs, checks)
-    note_twins((one.notes, one.segments, one.layout) for one in checks)
     for root in roots:
         known = {
             one.place.topic_partition: end
@@ -147,6 +145,11 @@ def conclude(
             if one.root is root and one.place.is_live and end is not None
         }
         root.check_offsets(known)
+        if root.is_in_use:
+            look_again(fs, root, [one for one in checks if one.root is root])
+    note_topic_ids(fs, checks)
+    note_twins((one.notes, one.segments, one.layout) for one in checks)
+    for root in roots:
         report.add(root.notes.findings)
     for one in checks:
         one.recall()

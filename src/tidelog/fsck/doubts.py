@@ -135,7 +135,7 @@ def _witnesses(notes: Notes, segments: Sequence[SegmentFacts]) -> dict[int, set[
         return said
     bases = np.array([facts.base_offset for facts in segments], np.int64)
     for finding in notes.findings:
-        if finding.code not in _WITNESSES:
+        if finding.code not in _WITNESSES or finding.severity is Severity.INFO:
             continue
         name = finding.file.rpartition("/")[2]
         at = int(name[:20]) if name[:20].isdecimal() else finding.offsets[0] if finding.offsets else None

@@ -5,13 +5,15 @@ those from 2.0 on its last, and until 3.9.0 an append could hold several batches
 the record that has the timestamp until 3.6, and since then the last offset of its batch. All of these are right.
 
 While a segment is the last one its indexes are longer than their entries, zeros behind; a crash leaves them so. After
-a clean stop, or in any other segment, Kafka takes zeros for entries.
+a truncation the entries that were cut are still there, behind those that count, until others are written over them.
+After a clean stop, or in any other segment, Kafka takes whatever is there for entries.
 """
 
 from typing import Any
 
 import numpy as np
 
+from tidelog.fsck.findings import Severity
 from tidelog.fsck.notes import Notes
 from tidelog.fsck.segment_facts import Batches, SegmentFacts
 from tidelog.kernels.index_check import Steps, steps_of_index
@@ -48,13 +50,16 @@ def check_offset_index(
             return steps
     offsets = entries["offset"].astype(np.int64) + facts.base_offset
     positions = entries["position"].astype(np.int64)
+    if is_open:  # the log may have grown since it was read
+        count = min(_increasing(offsets), _increasing(positions))
+        _note_cut_off(notes, "IDX-ORDER", path, count, len(offsets), _OFFSET_ENTRY.itemsize)
+        offsets, positions = offsets[:count], positions[:count]
+        is_read = positions < facts.size
+        offsets, positions = offsets[is_read], positions[is_read]
     if not _increases(notes, "IDX-ORDER", path, offsets, _OFFSET_ENTRY.itemsize):
         return None
     if not _increases(notes, "IDX-ORDER", path, positions, _OFFSET_ENTRY.itemsize):
         return None
-    if is_open:  # the log may have grown since it was read
-        is_read = positions < facts.size
-        offsets, positions = offsets[is_read], positions[is_read]
     number = np.searchsorted(batches["position"], positions)
     inside = np.minimum(number, max(len(batches) - 1, 0))
     if len(batches):
@@ -63,6 +68,10 @@ def check_offset_index(
     else:
         is_right = np.zeros(len(offsets), np.bool_)
     is_right |= _in_damage(facts, positions)
+    if is_open and not is_right.all():
+        count = int(is_right.argmin())
+        _note_cut_off(notes, "IDX-ENTRY", path, count, len(offsets), _OFFSET_ENTRY.itemsize)
+        positions, is_right = positions[:count], is_right[:count]
     for wrong in np.flatnonzero(~is_right)[:1].tolist():
         count = int((~is_right).sum())
         more = f", and {count - 1} more entries are wrong" if count > 1 else ""
@@ -122,6 +131,10 @@ def check_time_index(notes: Notes, path: str, data: bytes, facts: SegmentFacts, 
     offsets = entries["offset"].astype(np.int64) + facts.base_offset
     times = entries["time"].astype(np.int64)
     size = _TIME_ENTRY.itemsize
+    if is_open:
+        count = min(_increasing(times), _increasing(offsets, or_stays=True))
+        _note_cut_off(notes, "TIX-ORDER", path, count, len(offsets), size)
+        offsets, times = offsets[:count], times[:count]
     if not _increases(notes, "TIX-ORDER", path, times, size):
         return
     if not _increases(notes, "TIX-ORDER", path, offsets, size, or_stays=True):
@@ -141,6 +154,10 @@ def check_time_index(notes: Notes, path: str, data: bytes, facts: SegmentFacts, 
         is_right = np.zeros(len(offsets), np.bool_)
     if facts.damage:
         return  # what the damaged batches held is not known
+    if is_open and not is_right.all():
+        count = int(is_right.argmin())
+        _note_cut_off(notes, "TIX-ENTRY", path, count, len(offsets), size)
+        times, offsets, is_right = times[:count], offsets[:count], is_right[:count]
     for wrong in np.flatnonzero(~is_right)[:1].tolist():
         count = int((~is_right).sum())
         more = f", and {count - 1} more entries are wrong" if count > 1 else ""
@@ -182,6 +199,22 @@ def _increases(notes: Notes, code: str, path: str, values: Rows, size: int, *, o
         at = int(wrong[0]) + 1
         notes.add(code, path, f"entry {at} has {values[at]} behind {values[at - 1]}", position=at * size, size=size)
     return not len(wrong)
+
+
+def _increasing(values: Rows, *, or_stays: bool = False) -> int:
+    """How many values increase from the first on."""
+    steps = np.diff(values)
+    wrong = (steps < 0) if or_stays else (steps <= 0)
+    return int(wrong.argmax()) + 1 if wrong.any() else len(values)
+
+
+def _note_cut_off(notes: Notes, code: str, path: str, count: int, of: int, size: int) -> None:
+    """Say that entries of an index that is open do not belong to the log any more, if there are such."""
+    if count < of:
+        message = (
+            f"the entries from {count} on are not of this log: a truncation leaves such, and Kafka passes over them"
+        )
+        notes.add(code, path, message, position=count * size, severity=Severity.INFO, remedy="none")
 
 
 def _in_damage(facts: SegmentFacts, positions: Rows) -> Any:

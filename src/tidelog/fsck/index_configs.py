@@ -8,16 +8,13 @@ sound indexes of the log show; Kafka's defaults.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tidelog.errors import InvalidConfigError, TidelogError
+from tidelog.errors import InvalidConfigError
 from tidelog.fsck.index_spacing import IndexSpacing
 from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.fsck.root_files import RootFiles
+from tidelog.fsck.topic_policies import configs_in
 from tidelog.log.config import LogConfig
-from tidelog.log.files import ReadFileSystem, join
-from tidelog.log.names import CLUSTER_METADATA_TOPIC
-from tidelog.view.files import ReadOnlyFiles
-from tidelog.view.partition import PartitionView
-from tidelog.view.topic_configs import topic_configs
+from tidelog.log.files import ReadFileSystem
 
 __all__ = ["DEFAULT", "Given", "IndexConfig", "IndexConfigs", "index_config", "is_interval_known", "known_configs"]
 
@@ -104,11 +101,5 @@ def is_interval_known(given: Given, known: Mapping[str, str]) -> bool:
 
 def known_configs(fs: ReadFileSystem, root: str) -> Mapping[str, Mapping[str, str]]:
     """By topic, the configs of indexes that the metadata log in a root has; none where it is not there or damaged."""
-    path = join(root, f"{CLUSTER_METADATA_TOPIC}-0")
-    try:
-        if fs.stat(path) is None:
-            return {}
-        found = topic_configs(PartitionView.at(ReadOnlyFiles(fs), path))
-    except TidelogError:
-        return {}
+    found = configs_in(fs, root) or {}
     return {topic: {name: configs[name] for name in _OF_INDEXES if name in configs} for topic, configs in found.items()}

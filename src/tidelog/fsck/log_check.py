@@ -1,7 +1,7 @@
 """Findings about the `.log` files of a partition: damage, offsets, gaps and leader epochs."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -113,11 +113,13 @@ class GapRules:
         log_start: int = 0,
         is_compacted: bool = False,
         may_be_compacted: bool = False,
+        may_be_cleaning: Callable[[], bool] = lambda: False,
         explained: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.log_start = log_start
         self.is_compacted = is_compacted
         self.may_be_compacted = may_be_compacted  # nothing says that it was not; of the old formats nothing is left to
+        self.may_be_cleaning = may_be_cleaning  # a round of compaction may be at work, or was when a crash came
         self._explained = sorted(explained)
 
     def is_explained(self, first: int, last: int) -> bool:
@@ -162,6 +164,8 @@ def _judged(gap: Gap, rules: GapRules) -> tuple[Severity | None, str]:
         return Severity.INFO, ": a repair has moved them to the quarantine, or found them missing"
     if rules.is_compacted:
         return Severity.INFO, ", as compaction leaves it"
+    if rules.may_be_cleaning():
+        return Severity.INFO, ", as compaction leaves it before the cleaner has written its checkpoint"
     if gap.is_legacy and rules.may_be_compacted:
         return Severity.INFO, ", as compaction leaves it in the old formats"
     return None, ""

@@ -1,7 +1,9 @@
 """One partition: its files are listed, its segments read, and everything else compared with what was read."""
 
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from tidelog.errors import CheckpointError, StorageError
 from tidelog.fsck.batch_order import Layout, lay_out
@@ -41,8 +43,8 @@ from tidelog.log.partition_metadata import read_topic_id
 
 __all__ = ["PartitionCheck"]
 
-_LOOKS_AGAIN = 3
 _RECALLED = "compare it with a replica (tidelog diff); then take its line out of the manifest of that repair"
+_REBUILT_BY_RECOVERY = ("IDX-", "TIX-", "TXN-", "SNP-")
 _LOSSES = ("LOG-CRC", "LOG-LENGTH", "LOG-TORN", "LOG-ZEROS", "LOG-CODEC", "LOG-RECORDS", "LOG-DELTAS", "LOG-ORDER")
 
 OnBytes = Callable[[int], None]
@@ -134,6 +136,7 @@ class PartitionCheck:
             if not facts.is_unread:
                 self._check_indexes(facts)
         self._check_producers()
+        self._leave_to_recovery()
         note_doubts(self.notes, self.segments, self.layout)
         if isinstance(self._fs, LocalReadFiles):
             self._check_owners()
@@ -160,6 +163,25 @@ class PartitionCheck:
             for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
         ]
         return max((offset for offset in known if offset is not None), default=None)
+
+    def _leave_to_recovery(self) -> None:
+        """What lies beside segments that a start rebuilds is info: a crash leaves it as it comes.
+
+        After a stop that was not clean Kafka reads every segment from the recovery point on, and makes its indexes and
+        the producer snapshots after it anew.
+        """
+        if not self._is_live or self._is_clean or not self.segments:
+            return
+        recovered_from = self.root.offset_of(RECOVERY_POINT_CHECKPOINT, self.place.topic_partition) or 0
+        bases = [facts.base_offset for facts in self.segments]
+        first = bases[max(bisect_right(bases, recovered_from) - 1, 0)]
+        for number, finding in enumerate(self.notes.findings):
+            name = finding.file.rpartition("/")[2]
+            is_beside = finding.code.startswith(_REBUILT_BY_RECOVERY) and name[:20].isdecimal()
+            if is_beside and finding.code != "TXN-MARKER" and int(name[:20]) >= first:
+                self.notes.findings[number] = replace(
+                    finding, severity=Severity.INFO, remedy="none: Kafka rebuilds it when it starts"
+                )
 
     def _unread_segments(self) -> Iterator[SegmentFacts]:
         """Stand for the segments that cannot be read: what follows from them is not judged."""
@@ -192,25 +214,20 @@ class PartitionCheck:
         self.notes.add(notice.code, path, message, offsets=notice.offsets, severity=Severity.INFO, remedy=_RECALLED)
         self.recalled.append(self.notes.findings[-1])
 
-    def look_again(self) -> None:
-        """Of a directory that a broker is changing, believe only what is found, in the same words, in every look."""
-        if not self.root.is_in_use:
-            return
-        for _ in range(_LOOKS_AGAIN):
-            if all(finding.severity is Severity.INFO for finding in self.notes.findings):
-                return
-            again = PartitionCheck(self._fs, self.place, self.root, deep=self._deep, explained=self.explained)
-            again.finish([facts for base in again.files.bases if (facts := again.scan(base)) is not None])
-            before = {_words(finding) for finding in self.notes.findings}
-            self.notes.findings = [
-                finding
-                for finding in again.notes.findings
-                if finding.severity is Severity.INFO or _words(finding) in before
-            ]
+    def again(self, root: RootFiles) -> "PartitionCheck":
+        """The same check once more, by what the files of the root say now."""
+        return PartitionCheck(
+            self._fs, self.place, root, deep=self._deep, explained=self.explained, notices=self._notices
+        )
 
     def _was_cleaned(self) -> bool:
         cleaned = self.root.offset_of(CLEANER_CHECKPOINT, self.place.topic_partition) if self._is_live else None
         return cleaned is not None and cleaned > 0
+
+    @property
+    def _may_be_compacted(self) -> bool:
+        """Whether the topic is compacted, or nothing tells: the cleaner writes its checkpoint at the end of a round."""
+        return self._is_live and self.root.policies.is_compacted(self.place.topic_partition.topic) is not False
 
     @property
     def _closed_at(self) -> int | None:
@@ -252,7 +269,10 @@ class PartitionCheck:
         for name in files.foreign:
             notes.add("PAR-FOREIGN", join(files.directory, name), "not a file of a partition")
         for name in files.leftovers:
-            notes.add("PAR-LEFTOVER", join(files.directory, name), "a compaction did not come to its end")
+            message, severity = "a compaction did not come to its end", None
+            if self.root.is_in_use:
+                message, severity = "a compaction is at work", Severity.INFO
+            notes.add("PAR-LEFTOVER", join(files.directory, name), message, severity=severity)
         for name in files.deleted:
             notes.add("PAR-DELETED", join(files.directory, name), "it waits to be removed")
         for name in files.orphans:
@@ -299,6 +319,7 @@ class PartitionCheck:
             log_start=self.log_start or 0,
             is_compacted=self.is_compacted or self.is_quorum,
             may_be_compacted=not self._is_live or not self.root.is_known(CLEANER_CHECKPOINT),
+            may_be_cleaning=lambda: not is_clean and self._may_be_compacted,
             explained=self.explained,
         )
         self.gaps = note_gaps(self.notes, self.segments, self.layout, rules)
@@ -423,8 +444,3 @@ class PartitionCheck:
                     self.notes.add("FILE-OWNER", path, message, severity=Severity.WARNING)
         except OSError:
             return  # a file went while we looked
-
-
-def _words(finding: Finding) -> tuple[str, str, int | None, str]:
-    """What makes two findings one."""
-    return finding.code, finding.file, finding.position, finding.message

@@ -108,12 +108,13 @@ class SnapshotCheck:
             modified = self._fs.stat(self._path(offset))
             written_ms = 0 if modified is None else modified.modified_ms
             known = dict(producers.producers)
-            fault = _contradiction(self._read[offset], known, log_start, is_compacted, written_ms)
+            first = segments[0].base_offset
+            fault = _contradiction(self._read[offset], known, first, log_start, is_compacted, written_ms)
             if fault and done < len(steps) and steps[done].batch.base_offset == offset:
                 _replay(producers, steps[done])
                 done += 1
                 known = dict(producers.producers)
-                if _contradiction(self._read[offset], known, log_start, is_compacted, written_ms) is None:
+                if _contradiction(self._read[offset], known, first, log_start, is_compacted, written_ms) is None:
                     continue
             if fault:
                 self._notes.add("SNP-STATE", self._path(offset), fault, offsets=(offset, offset))
@@ -137,6 +138,7 @@ def _replay(producers: ProducerStateManager, step: ProducerStep) -> None:
 def _contradiction(
     snapshot: Sequence[ProducerEntry],
     replayed: Mapping[int, ProducerEntry],
+    first: int,
     log_start: int,
     is_compacted: bool,
     written_ms: int,
@@ -144,7 +146,8 @@ def _contradiction(
     """What a snapshot says of a producer that the log does not.
 
     A producer may be known only from batches that are gone: they lay before the log start, or were compacted. And one
-    that has been silent for a day may have been forgotten, unless its transaction is open.
+    that has been silent for a day may have been forgotten, unless its transaction is open. Of a transaction that began
+    before the `first` offset that is left, the replay knows a later beginning.
     """
     named = {entry.producer_id for entry in snapshot}
     for entry in snapshot:
@@ -153,7 +156,7 @@ def _contradiction(
         if other is None:
             if not may_be_gone and (entry.batches or entry.txn_first_offset is not None):
                 return f"it knows producer {entry.producer_id}, the log does not"
-        elif not may_be_gone and _essence(entry) != _essence(other):
+        elif not may_be_gone and _essence_since(first, entry, other) != _essence(other):
             return f"it says {_essence(entry)} of producer {entry.producer_id}, the log says {_essence(other)}"
         elif is_compacted and entry.txn_first_offset is None and other.txn_first_offset is not None:
             return f"the transaction of producer {entry.producer_id} is open, it says it is not"
@@ -162,6 +165,13 @@ def _contradiction(
         if producer_id not in named and not is_silent and not (is_compacted and other.txn_first_offset is None):
             return f"it does not know producer {producer_id}"
     return None
+
+
+def _essence_since(first: int, entry: ProducerEntry, other: ProducerEntry) -> tuple[int, int, int, int | None]:
+    """The essence of an entry, had its open transaction begun with what is left of the log, as that of the other."""
+    begun, later = entry.txn_first_offset, other.txn_first_offset
+    is_cut = begun is not None and begun < first and later is not None
+    return (*_essence(entry)[:3], later if is_cut else begun)
 
 
 def _essence(entry: ProducerEntry) -> tuple[int, int, int, int | None]:

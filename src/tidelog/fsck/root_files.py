@@ -10,6 +10,7 @@ from tidelog.errors import CheckpointError, InvalidTopicError, StorageError
 from tidelog.fsck.findings import Severity
 from tidelog.fsck.notes import Notes
 from tidelog.fsck.places import RootPlace
+from tidelog.fsck.topic_policies import TopicPolicies
 from tidelog.log.checkpoints import read_offsets
 from tidelog.log.files import ReadFileSystem, join, read_whole
 from tidelog.log.local_files import LocalReadFiles
@@ -70,6 +71,7 @@ class RootFiles:
         self.is_in_use = not is_ours and isinstance(fs, LocalReadFiles) and is_in_use(place.path)
         self.checkpoints: dict[str, Offsets | None] = {}  # None: missing or not readable
         self.losses: dict[TopicPartition, tuple[int, int]] = {}  # offsets behind the end of a log that was longer
+        self.policies = TopicPolicies(fs, place.path)
         self._fs = fs
         for name in CHECKPOINTS:
             self.checkpoints[name] = self._read(name)
@@ -192,7 +194,8 @@ class RootFiles:
                     self._check_offset(name, path, partition, offset, ends[partition])
                 elif partition not in here and self.place.is_wanted:
                     message = f"{partition} with the offset {offset} is not in this root"
-                    self.notes.add("CHK-UNKNOWN", path, message, partition=partition)
+                    severity = None if self.is_clean else Severity.INFO  # checkpoints follow a deletion after a while
+                    self.notes.add("CHK-UNKNOWN", path, message, partition=partition, severity=severity)
 
     def _check_offset(self, name: str, path: str, partition: TopicPartition, offset: int, log: LogEnds) -> None:
         severity, message, remedy = None, None, None
@@ -201,7 +204,9 @@ class RootFiles:
             lost = self._lost(name, partition, offset, log)
             if lost is not None:
                 message, remedy = f"{message}: {lost}", _RESTORE
-            if self.is_in_use or name in (HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT):
+            if self.is_in_use:
+                severity = Severity.INFO  # it is older, or newer, than what was read of the log
+            elif name in (HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT):
                 severity = Severity.WARNING
         elif offset < 0:
             message = f"{partition} has {offset}"

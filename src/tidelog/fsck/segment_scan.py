@@ -361,6 +361,8 @@ class _Scan:
     def _fault(self, position: int, end: int) -> tuple[str, str]:
         """Why a complete frame is no sound batch."""
         data = self._file.read(position, end - position)
+        if len(data) < end - position:
+            return "LOG-TORN", "it was cut while it was read"
         if data[16] > MAGIC or _right_magic(data) is not None:
             return "LOG-MAGIC", f"magic {data[16]}, the batch is not of that version"
         try:
@@ -445,6 +447,8 @@ class _Headers:
 
 def _right_magic(data: bytes) -> int | None:
     """The version of which some bytes are a sound batch, were it not for the byte that tells the version."""
+    if len(data) < PREFIX_SIZE + MIN_MESSAGE_SIZE:
+        return None
     for magic in range(MAGIC, -1, -1):
         other = bytearray(data)
         other[16] = magic

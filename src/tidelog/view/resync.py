@@ -103,6 +103,8 @@ class Resync:
             return False
         data = self._file.read(found.start, size)
         at = np.zeros(1, np.int64)
+        if len(data) < size:
+            return False  # it was cut while we looked
         return bool(len(_with_sane_fields(np.frombuffer(data, np.uint8), at))) and _sum_holds(data, 0)
 
     def headless(self, start: int, end: int) -> Headless | None:
@@ -110,6 +112,8 @@ class Resync:
         if not BATCH_HEADER_SIZE <= end - start <= _LARGEST_HEADLESS:
             return None
         data = self._file.read(start, end - start)
+        if len(data) < end - start:
+            return None
         at = np.arange(len(data) - BATCH_HEADER_SIZE + 1)
         summed = 0
         for candidate in _with_sane_fields(np.frombuffer(data, np.uint8), at).tolist():

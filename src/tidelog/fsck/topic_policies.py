@@ -1,0 +1,45 @@
+"""Which topics are compacted, as far as a root can tell: in their logs offsets are missing rightfully."""
+
+from collections.abc import Mapping
+
+from tidelog.errors import TidelogError
+from tidelog.log.files import ReadFileSystem, join
+from tidelog.log.names import CLUSTER_METADATA_TOPIC
+from tidelog.view.files import ReadOnlyFiles
+from tidelog.view.partition import PartitionView
+from tidelog.view.topic_configs import topic_configs
+
+__all__ = ["TopicPolicies", "configs_in"]
+
+_COMPACTED_BY_KAFKA = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+
+
+def configs_in(fs: ReadFileSystem, root: str) -> Mapping[str, Mapping[str, str]] | None:
+    """By topic, the configs that the metadata log in a root has; None where it is not there or damaged."""
+    path = join(root, f"{CLUSTER_METADATA_TOPIC}-0")
+    try:
+        if fs.stat(path) is None:
+            return None
+        return topic_configs(PartitionView.at(ReadOnlyFiles(fs), path))
+    except TidelogError:
+        return None
+
+
+class TopicPolicies:
+    """The cleanup policies of the topics of one root. The metadata log is read when somebody asks."""
+
+    def __init__(self, fs: ReadFileSystem, root: str) -> None:
+        self._fs = fs
+        self._root = root
+        self._configs: Mapping[str, Mapping[str, str]] | None = None
+        self._is_read = False
+
+    def is_compacted(self, topic: str) -> bool | None:
+        """Whether a topic is compacted; None if nothing tells."""
+        if topic in _COMPACTED_BY_KAFKA:
+            return True
+        if not self._is_read:
+            self._configs, self._is_read = configs_in(self._fs, self._root), True
+        if self._configs is None:
+            return None
+        return "compact" in self._configs.get(topic, {}).get("cleanup.policy", "delete")
