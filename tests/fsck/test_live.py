@@ -117,3 +117,13 @@ def test_offsets_that_a_first_round_of_compaction_removed_are_no_warning_before_
     log.write_bytes(data[:size] + data[3 * size :])
     os.remove(log.with_suffix(".index"))
     assert broker.alarms() == []
+
+
+def test_a_log_that_was_truncated_and_closed_has_its_largest_timestamp_in_the_time_index(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "r")
+    for _ in range(12):
+        broker.append()
+    broker.log.tick()
+    broker.manager.truncate_to({PARTITION: 11})
+    broker.manager.close()
+    assert broker.alarms() == []

@@ -392,6 +392,12 @@ class LogSegment(SegmentReader):
         self.log.trim()
 
     def _add_last_time(self) -> None:
+        if self._max is None and self._cuts and self.size:
+            # A cut forgets the largest timestamp. Kafka looks it up at once: after a clean stop the index has it.
+            try:
+                self._load_max()
+            except CorruptIndexError as error:
+                self.wrong_index = str(error)
         if self._max is not None and not self.wrong_index and self.time_index.entries < self.time_index.max_entries:
             self.time_index.maybe_append(*self._max, skip_full=True)
 
