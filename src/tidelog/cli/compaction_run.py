@@ -16,30 +16,66 @@ from tidelog.visible import visible
 if TYPE_CHECKING:
     from tidelog.log.offline_compaction import Compacted, CompactionSettings
 
-__all__ = ["CompactionOutput", "CompactionRun", "partitions_of_topic", "settings_by_topic"]
+__all__ = [
+    "NOT_ALL_DONE",
+    "CompactionOutput",
+    "CompactionRun",
+    "partitions_of_topic",
+    "settings_by_root",
+    "settings_by_topic",
+]
 
 _METADATA_TOPIC = "__cluster_metadata"
 _ASKED_NO = 1
-_NOT_ALL_DONE = 3
+NOT_ALL_DONE = 3
 _INTERRUPTED = 130
 
 
 # -- which topics ------------------------------------------------------------------------------------------------
 
 
-def settings_by_topic(directory: str, named: tuple[str, ...], given: dict[str, str]) -> "dict[str, CompactionSettings]":
-    """The topics to compact, each with its configs: what was given goes before what the metadata log says."""
+def settings_by_root(
+    directories: list[str], named: tuple[str, ...], given: dict[str, str], metadata: str | None
+) -> "dict[str, dict[str, CompactionSettings]]":
+    """For each log directory of a broker the topics to compact there. A topic that is named lies in one at least."""
+    if len(directories) == 1:
+        return {directories[0]: settings_by_topic(directories[0], named, given, metadata)}
+    from tidelog.errors import InvalidRequestError
+    from tidelog.log.offline_root import OfflineRoot
+
+    topics = {directory: OfflineRoot(directory).topics for directory in directories}
+    for topic in named:
+        if not any(topic in here for here in topics.values()):
+            raise InvalidRequestError(f"none of {', '.join(directories)} has a partition of topic {topic}")
+    wanted = {
+        directory: tuple(topic for topic in named if topic in here)
+        for directory, here in topics.items()
+        if here and (not named or set(named) & set(here))
+    }
+    if not wanted:
+        raise InvalidRequestError(f"none of {', '.join(directories)} holds a partition of a topic")
+    return {each: settings_by_topic(each, some, given, metadata) for each, some in wanted.items()}
+
+
+def settings_by_topic(
+    directory: str, named: tuple[str, ...], given: dict[str, str], metadata: str | None = None
+) -> "dict[str, CompactionSettings]":
+    """The topics to compact, each with its configs: what was given goes before what the metadata log says.
+
+    `metadata` is the directory that the metadata log lies in, if that is another one.
+    """
     from tidelog.errors import InvalidRequestError
     from tidelog.log.offline_compaction import CompactionSettings
     from tidelog.log.offline_root import OfflineRoot
 
     everywhere = CompactionSettings.parse(given)
-    known = _configs_of_topics(directory)
+    known = _configs_of_topics(directory, metadata or directory)
     if not named and known is None:
         if not OfflineRoot(directory).topics:
             raise InvalidRequestError(f"{directory} holds no partition of a topic")
         raise InvalidRequestError(
-            f"{directory} has no {_METADATA_TOPIC}-0, which would tell the compacted topics: name them with --topic"
+            f"{directory} has no {_METADATA_TOPIC}-0, which would tell the compacted topics: name them with --topic, "
+            "or its directory with --metadata"
         )
     known = known or {}
     found = {}
@@ -59,17 +95,17 @@ def _is_compacted(configs: dict[str, str]) -> bool:
     return "compact" in configs.get("cleanup.policy", "delete").replace(" ", "").split(",")
 
 
-def _configs_of_topics(directory: str) -> dict[str, dict[str, str]] | None:
-    """What the metadata log in a root says; None if there is none. Only topics that lie in the root are of interest."""
-    metadata = Path(directory, f"{_METADATA_TOPIC}-0")
+def _configs_of_topics(directory: str, metadata_root: str) -> dict[str, dict[str, str]] | None:
+    """What the metadata log says; None if there is none. Only topics that lie in the directory are of interest."""
+    metadata = Path(metadata_root, f"{_METADATA_TOPIC}-0")
     if not metadata.is_dir():
         return None
     import tidelog
+    from tidelog.log.offline_root import OfflineRoot
     from tidelog.view.topic_configs import topic_configs
 
-    here = tidelog.open(directory)
-    configs = topic_configs(here[_METADATA_TOPIC, 0])
-    return {topic: configs[topic] for topic in here.topics if topic in configs}
+    configs = topic_configs(tidelog.open(str(metadata))[_METADATA_TOPIC, 0])
+    return {topic: configs[topic] for topic in OfflineRoot(directory).topics if topic in configs}
 
 
 # -- the two passes ----------------------------------------------------------------------------------------------
@@ -165,7 +201,7 @@ class CompactionRun:
         if self.bad:
             tell(f"not compacted, or not to the end: {', '.join(self.bad)}")
         if self.bad or self.is_unclean:
-            raise click.exceptions.Exit(_NOT_ALL_DONE)
+            raise click.exceptions.Exit(NOT_ALL_DONE)
         raise click.exceptions.Exit(0)
 
 

@@ -12,6 +12,7 @@ import click
 from tidelog.cli.bounds import topic_option
 from tidelog.cli.interrupted import settle_writes
 from tidelog.cli.local_paths import LOCAL_PATH
+from tidelog.cli.log_dirs import config_option, ensure_all_named, log_dirs
 from tidelog.cli.on_master import load_on, master_option
 from tidelog.cli.output import interruptible, print_json, progress, table, tell
 from tidelog.cli.settings import settings_of
@@ -25,8 +26,10 @@ __all__ = ["load"]
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
-    "--to", "directory", required=True, type=LOCAL_PATH, metavar="DIR", help="The log directory; a new one is made."
-)
+    "--to", "directories", multiple=True, type=LOCAL_PATH, metavar="DIR",
+    help="The log directory; a new one is made. Of a broker with several name all, or give --config; repeatable.",
+)  # fmt: skip
+@config_option
 @topic_option
 @click.option("--format", "form", type=click.Choice(["parquet", "csv", "jsonl", "arrow"]),
               help="Without it the name of a file tells.")  # fmt: skip
@@ -49,7 +52,8 @@ __all__ = ["load"]
 @master_option
 def load(
     paths: tuple[str, ...],
-    directory: str,
+    directories: tuple[str, ...],
+    config: str | None,
     topic: str,
     form: str | None,
     csv_safe: bool,
@@ -62,7 +66,7 @@ def load(
     as_json: bool,
     master: str | None,
 ) -> None:
-    """Append the records in files to a topic of a log directory, while no broker has it open.
+    """Append the records in files to a topic of a broker's log directories, while no broker has them open.
 
     PATH is a parquet, CSV, JSON Lines or Arrow file, a directory of such files, an address of either, such as
     s3://bucket/orders.parquet, or - for standard input. Of the columns
@@ -72,6 +76,9 @@ def load(
     A record goes to the partition that it names. Without one it goes where Kafka's producers put its key (murmur2);
     records without a key are dealt out in turn. Offsets are given anew, behind those that are there.
 
+    Of several log directories each partition is loaded where it lies, and a new one goes into the directory with the
+    fewest, as with a broker. Name all of them: Kafka does not start if a partition lies in two.
+
     If something is wrong nothing is loaded. A load that is killed leaves a journal in the log directory; no broker
     starts there until `tidelog recover` or the next load has taken back what was appended.
 
@@ -80,9 +87,12 @@ def load(
 
     With --master it is done on Spark, from parquet files; `tidelog spark load` does more of that.
     """
+    roots = log_dirs(directories, config, "--to DIR")
     if master is not None:
+        if len(roots) > 1:
+            raise click.UsageError("with --master there is one log directory; `tidelog load` writes into several")
         load_on(
-            master, paths, directory, topic, form=form, csv_safe=csv_safe, partitions=partitions,
+            master, paths, roots[0], topic, form=form, csv_safe=csv_safe, partitions=partitions,
             compression=compression, settings=settings, many_segments=many_segments, topic_id=topic_id,
             internal=internal, as_json=as_json,
         )  # fmt: skip
@@ -95,13 +105,13 @@ def load(
     total = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
     kind: Any = form
     counted = _Rows()
-    settle_writes([directory])
+    settle_writes(roots)
     try:
         with interruptible() as ensure_wanted, _terminable(), progress("loading", ensure_wanted) as show:
             update = show(topic)
             done = load_table(
                 (batch for file in files for batch in counted.of(file, read_table(file, kind, csv_safe=csv_safe))),
-                directory,
+                roots,
                 topic,
                 partitions=partitions,
                 configs=settings_of(settings),
@@ -112,6 +122,7 @@ def load(
                 on_bytes=lambda size: update(size, max(size, total)),
                 on_notice=tell,
                 name_row=counted.name,
+                before_new=ensure_all_named(roots),
             )
     except KeyboardInterrupt:
         tell("interrupted: nothing was loaded")

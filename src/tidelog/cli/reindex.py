@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.local_paths import LOCAL_PATH
+from tidelog.cli.log_dirs import config_option, ensure_no_duplicates, log_dirs, metadata_option, metadata_root
 from tidelog.cli.output import count, interruptible, print_json, progress, say, size, table, tell
 from tidelog.cli.settings import settings_of
 
@@ -22,7 +23,9 @@ _KINDS = ("index", "timeindex", "txnindex", "snapshot")
 
 
 @click.command()
-@click.argument("directory", type=LOCAL_PATH, metavar="DIR")
+@click.argument("directories", nargs=-1, type=LOCAL_PATH, metavar="DIR...")
+@config_option
+@metadata_option
 @click.option("--topic", "topics", multiple=True, metavar="T", help="A topic; repeatable. Without it all of them.")
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE",
@@ -36,7 +39,9 @@ _KINDS = ("index", "timeindex", "txnindex", "snapshot")
 @click.option("--verify", is_flag=True, help="Only compare: like --dry-run, and exit with 1 if a file would change.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per partition.")
 def reindex(
-    directory: str,
+    directories: tuple[str, ...],
+    config: str | None,
+    metadata: str | None,
     topics: tuple[str, ...],
     settings: tuple[str, ...],
     kinds: tuple[str, ...],
@@ -53,9 +58,9 @@ def reindex(
     are there and sound stay as they are. The log itself is only read. One that would have to be cut first is left
     alone: tidelog fsck --repair mends it.
 
-    The configs of the topics are read from the metadata log, where the directory has it; else index.interval.bytes is
-    what the sound indexes of each log show. Give others that differ from Kafka's defaults and matter here:
-    segment.index.bytes, and the broker's producer.id.expiration.ms.
+    The configs of the topics are read from the metadata log, where a directory or --metadata has it; else
+    index.interval.bytes is what the sound indexes of each log show. Give others that differ from Kafka's defaults and
+    matter here: segment.index.bytes, and the broker's producer.id.expiration.ms.
 
     Run it as the user of the broker, or as root: new files then get the owner of the old ones.
     """
@@ -64,7 +69,16 @@ def reindex(
     parsed = ReindexSettings.parse(settings_of(settings))
     suffixes = tuple(f".{kind}" for kind in kinds or _KINDS)
     is_trial = dry_run or verify
-    rows, left = _run(directory, list(dict.fromkeys(topics)) or None, parsed, suffixes, missing, is_trial)
+    roots = log_dirs(directories, config)
+    ensure_no_duplicates(roots)
+    known = metadata_root(roots, metadata)
+    rows, left = [], []
+    for root, some in _topics_by_root(roots, list(dict.fromkeys(topics))).items():
+        done, not_done = _run(root, known, some, parsed, suffixes, missing, is_trial)
+        rows += done
+        left += not_done
+        if not_done:
+            break
     _show(rows, missing, is_trial, as_json)
     bad = [str(row.partition) for row in rows if row.error is not None]
     if left:
@@ -77,15 +91,35 @@ def reindex(
         raise click.exceptions.Exit(_DIFFERENCES)
 
 
+def _topics_by_root(directories: list[str], named: list[str]) -> dict[str, list[str] | None]:
+    """Which topics to work on in each log directory; None for all. Of several, those without any are passed over."""
+    if len(directories) == 1 or not named:
+        return dict.fromkeys(directories, named or None)
+    from tidelog.errors import InvalidRequestError
+    from tidelog.log.offline_root import OfflineRoot
+
+    topics = {directory: set(OfflineRoot(directory).topics) for directory in directories}
+    for topic in named:
+        if not any(topic in here for here in topics.values()):
+            raise InvalidRequestError(f"none of {', '.join(directories)} has a partition of topic {topic}")
+    return {each: [topic for topic in named if topic in here] for each, here in topics.items() if here & set(named)}
+
+
 def _run(
-    directory: str, topics: list[str] | None, settings: Any, suffixes: tuple[str, ...], missing: bool, is_trial: bool
+    directory: str,
+    metadata: str | None,
+    topics: list[str] | None,
+    settings: Any,
+    suffixes: tuple[str, ...],
+    missing: bool,
+    is_trial: bool,
 ) -> "tuple[list[Reindexed], list[str]]":
     """What was done, and the partitions that an interruption left."""
     from tidelog.fsck.held_root import HeldRoot
     from tidelog.fsck.reindex import partitions_in, reindex_partition
 
     rows: list[Reindexed] = []
-    with HeldRoot(directory) as root, interruptible() as ensure_wanted:
+    with HeldRoot(directory, metadata=metadata) as root, interruptible() as ensure_wanted:
         partitions = partitions_in(root, topics)
         try:
             with progress("comparing" if is_trial else "rebuilding", ensure_wanted) as show:

@@ -29,9 +29,15 @@ _MANY = 3
 
 
 class HeldRoot:
-    """The root at a path, or the one around the partition directory at a path. Entered once."""
+    """The root at a path, or the one around the partition directory at a path. Entered once.
 
-    def __init__(self, path: str, *, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
+    `metadata` is the root that the metadata log of the cluster lies in, if that is another one.
+    """
+
+    def __init__(
+        self, path: str, *, fs: FileSystem | None = None, clock: Clock | None = None, metadata: str | None = None
+    ) -> None:
+        self._metadata = metadata
         self.fs: FileSystem = LocalFileSystem() if fs is None else fs
         self.clock = SystemClock() if clock is None else clock
         self.place = _only_place(self.fs, path)
@@ -126,7 +132,7 @@ class HeldRoot:
     def configs_of(self, topic: str) -> Mapping[str, str]:
         """The configs of indexes that the metadata log in the root has for a topic."""
         if self._configs is None:
-            self._configs = known_configs(self.fs, self.path)
+            self._configs = known_configs(self.fs, self._metadata or self.path)
         return self._configs.get(topic, {})
 
     def owners_kept(self, directory: str) -> AbstractContextManager[None]:

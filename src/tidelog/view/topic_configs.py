@@ -1,4 +1,4 @@
-"""What the metadata log of a cluster says of its topics: which there are, and their configs.
+"""What the metadata log of a cluster says of its topics (which there are, and their configs) and of its brokers' disks.
 
 A root of a KRaft broker holds `__cluster_metadata-0`: snapshots (`<end offset>-<epoch>.checkpoint`) and the log behind
 them. The newest snapshot is read, then the log from its end on. Records between the beginning and the end of a metadata
@@ -20,7 +20,7 @@ from tidelog.records.record import Record
 from tidelog.view.internal_topics import DecodedRecord, decode_internal
 from tidelog.view.partition import PartitionView
 
-__all__ = ["topic_configs"]
+__all__ = ["broker_log_dirs", "topic_configs"]
 
 _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _TOPIC = 2  # the type of resource that a config belongs to
@@ -30,6 +30,15 @@ Configs = dict[str, dict[str, str]]
 
 def topic_configs(metadata: PartitionView) -> Configs:
     """The configs that were set for each topic of the cluster, by Kafka's names."""
+    return _replayed(metadata).configs
+
+
+def broker_log_dirs(metadata: PartitionView) -> dict[int, tuple[str, ...]]:
+    """The ids of the log directories that each broker of the cluster has registered; none of releases before 3.7."""
+    return _replayed(metadata).log_dirs
+
+
+def _replayed(metadata: PartitionView) -> "_Topics":
     known = _Topics()
     end_offset = 0
     snapshot = _newest_snapshot(metadata)
@@ -41,7 +50,7 @@ def topic_configs(metadata: PartitionView) -> Configs:
         for record in _data_of(batch):
             if record.offset >= end_offset:
                 known.take(record)
-    return known.configs
+    return known
 
 
 def _newest_snapshot(metadata: PartitionView) -> str | None:
@@ -68,6 +77,7 @@ class _Topics:
 
     def __init__(self) -> None:
         self.configs: Configs = {}
+        self.log_dirs: dict[int, tuple[str, ...]] = {}  # ids of the log directories, by broker
         self._names: dict[str, str] = {}  # by id
         self._open: list[DecodedRecord] | None = None  # the records of a metadata transaction that has not ended
 
@@ -92,6 +102,11 @@ class _Topics:
         if decoded.type == "TopicRecord":
             self._names[fields["topicId"]] = fields["name"]
             self.configs.setdefault(fields["name"], {})
+        elif decoded.type in ("RegisterBrokerRecord", "BrokerRegistrationChangeRecord"):
+            if fields.get("logDirs") or decoded.type == "RegisterBrokerRecord":  # a change may not be about them
+                self.log_dirs[fields["brokerId"]] = tuple(fields.get("logDirs") or ())
+        elif decoded.type == "UnregisterBrokerRecord":
+            self.log_dirs.pop(fields["brokerId"], None)
         elif decoded.type == "RemoveTopicRecord":
             self.configs.pop(self._names.pop(fields["topicId"], ""), None)
         elif decoded.type == "ConfigRecord" and fields["resourceType"] == _TOPIC:

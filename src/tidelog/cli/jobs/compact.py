@@ -8,6 +8,7 @@ import click
 
 from tidelog.cli.compact import compact_options
 from tidelog.cli.compaction_run import CompactionOutput, CompactionRun, partitions_of_topic, settings_by_topic
+from tidelog.cli.log_dirs import log_dirs, metadata_root
 from tidelog.cli.settings import settings_of
 from tidelog.cli.spark import on_spark, spark_options
 
@@ -21,7 +22,9 @@ __all__ = ["compact"]
 @compact_options
 @spark_options
 def compact(
-    directory: str,
+    directories: tuple[str, ...],
+    config: str | None,
+    metadata: str | None,
     topics: tuple[str, ...],
     settings: tuple[str, ...],
     dry_run: bool,
@@ -36,7 +39,13 @@ def compact(
     DIR is a log directory that no broker has open, and that driver and workers see under the same name. Its lock is
     held meanwhile. What the options mean, and what is kept, `tidelog compact --help` tells.
     """
-    configs = settings_by_topic(directory, topics, settings_of(settings))
+    roots = log_dirs(directories, config)
+    if len(roots) > 1:
+        raise click.UsageError(
+            "a job compacts one log directory: run it for each, or `tidelog compact` for all of them"
+        )
+    [directory] = roots
+    configs = settings_by_topic(directory, topics, settings_of(settings), metadata_root(roots, metadata))
     _ensure_can_be_had(directory, list(configs))
     run = _SparkRun(directory, configs, CompactionOutput(as_json), drop_without_key)
     with on_spark("compact", **wishes) as (run.session, run.on_tasks):
