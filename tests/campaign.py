@@ -24,6 +24,9 @@ and the block is named. What failed can be seen again with the line that is prin
     starts     directories of a real broker damaged, and what Kafka 4.3 then starts with; left out, and said so, where
                Apache Kafka's jars are not in the cache (tests/compat/start_campaign.py)
     live       checks of a root that another process works on without a rest (tests/fsck/live.py)
+    recorded   the power cut in runs of real processes whose calls strace has recorded; left out, and said so, where
+               nothing can be traced (tests/property/recorded_calls.py)
+    kills      real kill -9 of processes that append, compact, truncate, roll, delete and move (tests/property/kills.py)
     damage     every bit of a small log flipped, every file of it cut at every byte (tests/property/damage.py)
 
 The last has as many cases as it has, and no chance in it: its seed is the number of the first case.
@@ -49,6 +52,8 @@ KINDS = {
     "disorder": "tests.property.crashes:run_in_disorder",
     "compaction": "tests.property.crash_compaction:run",
     "manager": "tests.property.manager_crashes:run",
+    "kills": "tests.property.kills:run",
+    "recorded": "tests.property.recorded_calls:run",
     "refusals": "tests.property.refusals:run",
     "manager-refusals": "tests.property.manager_refusals:run",
     "limits": "tests.property.real_limits:run",
@@ -69,6 +74,9 @@ REFUSAL_SHARE = 4  # one refused call for so many cuts
 LIVE_SHARE, LIVE_BLOCK = 48, 50  # one check of a live root for so many cuts
 PAGES_SHARE = 8  # one log with damaged pages for so many cuts
 MANAGER_REFUSAL_SHARE = 8  # and one of a LogManager for so many
+KILL_SHARE = 48  # one kill of a process for so many cuts of the power
+KILL_BLOCK = 100
+RECORDED_SHARE = 20  # one loss of power in a recorded run for so many in runs that are not
 MANAGER_SHARE = 5  # one cut of a manager for so many of one log
 START_SHARE = 80  # one start of a real broker for so many cuts
 START_BLOCK = 100
@@ -94,11 +102,16 @@ class Failure(Exception):
 
 def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
     """The blocks of a campaign; every one has a seed of its own."""
+    why_not_traced = import_module("tests.property.recorded_calls").why_not_here()
+    if why_not_traced is not None:
+        click.echo(f"without cases of kind recorded: {why_not_traced}", err=True)
     for kind, share, size in (
         ("crashes", cuts, CRASH_BLOCK),
         ("disorder", cuts // DISORDER_SHARE, CRASH_BLOCK),
         ("compaction", cuts // COMPACTION_SHARE, CRASH_BLOCK),
         ("manager", cuts // MANAGER_SHARE, CRASH_BLOCK),
+        ("kills", cuts // KILL_SHARE, KILL_BLOCK),
+        ("recorded", 0 if why_not_traced else cuts // RECORDED_SHARE, CRASH_BLOCK),
         ("refusals", cuts // REFUSAL_SHARE, CRASH_BLOCK),
         ("manager-refusals", cuts // MANAGER_REFUSAL_SHARE, CRASH_BLOCK),
         ("limits", cuts // LIMIT_SHARE, CRASH_BLOCK),

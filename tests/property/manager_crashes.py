@@ -99,11 +99,12 @@ def judge(
 
 def _settle_move(run: ManagerRun, disk: SimulatedFileSystem) -> None:
     """Between the renames of a move a partition has two directories, as in Kafka: a person removes the old one."""
-    homes = [root for root in ROOTS if run.moving is not None and str(run.moving) in disk.list(root)]
-    if len(homes) == 2 and run.moving is not None:
-        log = run.manager.logs.get(run.moving)
-        new = None if log is None else log.directory.rpartition("/")[0]
-        disk.remove_directory(f"{next(root for root in homes if root != new)}/{run.moving}")
+    if run.moving is not None:
+        partition, new = run.moving
+        homes = [root for root in ROOTS if str(partition) in disk.list(root)]
+        for root in homes:
+            if len(homes) > 1 and root != new:
+                disk.remove_directory(f"{root}/{partition}")
 
 
 def _check_with_fsck(disk: SimulatedFileSystem, when: str, run: ManagerRun | None = None) -> None:

@@ -18,6 +18,7 @@ from tests.property.crash_disk import WatchedDisk
 from tests.property.manager_model import LogModel
 from tidelog.log import AppendOrigin, LogConfig, LogManager, ManagerConfig, ManualClock, UnifiedLog
 from tidelog.log.compaction.cleaner_config import CleanerConfig
+from tidelog.log.files import FileSystem
 from tidelog.log.names import TopicPartition
 from tidelog.records import ControlType, EndTxnMarker, NewRecord, build_batch, build_end_txn_marker, read_batches
 from tidelog.testing.disk import SimulatedFileSystem
@@ -95,7 +96,7 @@ class ManagerRun:
         self.cuts = 0
         self.step = -1
         self.is_between_steps = False
-        self.moving: TopicPartition | None = None  # it may have two directories
+        self.moving: tuple[TopicPartition, str] | None = None  # it may have two directories: the new root
         self.states: dict[TopicPartition, tuple[State, ...]] = dict.fromkeys(PARTITIONS, (None,))
         self.disk = SimulatedFileSystem(self.clock, unordered_directories=workload.unordered)
         for root in ROOTS:
@@ -278,7 +279,7 @@ class ManagerRun:
         if copy.log_end_offset < log.log_end_offset:  # its last batches are gone, and only their offsets are left
             self.manager.delete(partition, future=True)
             return
-        self.moving = partition
+        self.moving = partition, target
         self.manager.replace_current_with_future(partition)
 
     def _first_offset(self, log: UnifiedLog) -> int:
@@ -309,8 +310,11 @@ class ManagerRun:
         self.disk = disk
         self._open()
 
+    def _watched(self) -> FileSystem:
+        return WatchedDisk(self.disk, self._cut)
+
     def _open(self) -> None:
-        manager = open_manager(WatchedDisk(self.disk, self._cut), self.clock)
+        manager = open_manager(self._watched(), self.clock)
         for partition, states in self.states.items():
             log = manager.logs.get(partition)
             state = states[-1]
@@ -324,7 +328,7 @@ def _bounded(state: LogModel, log: UnifiedLog) -> LogModel:
     return replace(state, floor=max(state.floor, flushed), start=max(state.start, log.log_start_offset))
 
 
-def open_manager(fs: Any, clock: ManualClock) -> LogManager:
+def open_manager(fs: FileSystem, clock: ManualClock) -> LogManager:
     """A manager over what lies there. As a broker does, it tells every log the id of its topic."""
     manager = LogManager.open(
         ROOTS, _DEFAULTS, topic_configs=TOPICS, config=_MANAGER, clock=clock, fs=fs, rng=Random(1)
