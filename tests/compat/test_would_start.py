@@ -30,3 +30,8 @@ def test_sound_directories_start_with_everything(state: str, tmp_path: Path) -> 
         kafka = judge.start(roots, is_dynamic=state.startswith("dynamic"))
     assert ours.is_whole
     assert agree(ours, kafka), f"{told(kafka)}\n{told_verdict(ours)}"
+
+
+def test_some_of_the_log_dirs_of_a_node_are_not_judged() -> None:
+    found = would_start(LocalFileSystem(), [str(root) for root in judged_roots()[STATES[0]][:2]])
+    assert (found.starts, found.reason) == (None, "node 1 has 3 directories, 2 named here: name all of its log.dirs")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fsck.roots_on_disk import a_root
+from tests.fsck.roots_on_disk import a_root, contents
 from tests.golden.corpus import case
 from tidelog.fsck import Verdict, check, repair, verdicts
 from tidelog.log.local_files import LocalFileSystem
@@ -73,6 +73,23 @@ def test_a_directory_without_a_metadata_log_is_not_judged(root: Path) -> None:
     shutil.rmtree(root / METADATA)
     found = verdict_on(root)
     assert (found.starts, str(found)) == (None, "Would Kafka 4.3 start? unknown: no metadata log here")
+
+
+def test_directories_that_a_broker_has_open_are_not_judged(root: Path) -> None:
+    lock = LocalFileSystem().lock(str(root / ".lock"))
+    try:
+        found = verdict_on(root)
+    finally:
+        lock.release()
+    assert (found.starts, found.reason) == (None, "a broker has it open")
+
+
+def test_nothing_is_written_where_a_start_is_rehearsed(root: Path) -> None:
+    before = contents(root)
+    (root / "orders-0" / "notes.log.deleted").write_text("x")
+    verdict_on(root)
+    (root / "orders-0" / "notes.log.deleted").unlink()
+    assert contents(root) == before
 
 
 Damage = Callable[[Path], object]

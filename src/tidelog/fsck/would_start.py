@@ -52,15 +52,15 @@ def would_start(fs: ReadFileSystem, roots: Sequence[str], *, held_markers: Colle
     Roots of `held_markers` were closed in good order, though a repair has put the mark of it aside.
     """
     verdict = Verdict(list(roots))
-    with_metadata = [root for root in roots if fs.stat(join(root, METADATA_DIRECTORY)) is not None]
-    if not with_metadata:
-        verdict.reason = "no metadata log here"
-        return verdict
     try:
+        with_metadata = [root for root in roots if fs.stat(join(root, METADATA_DIRECTORY)) is not None]
+        if not with_metadata:
+            verdict.reason = "no metadata log here"
+            return verdict
         _Start(RehearsalFileSystem(fs), verdict, with_metadata[0], held_markers).run()
     except Unstartable as error:
         return _given_up(verdict, error.path, error.reason)
-    except _Incomplete as error:
+    except (_Incomplete, StorageError) as error:
         verdict.reason = str(error)
         return verdict
     verdict.starts = True
@@ -115,6 +115,8 @@ class _Start:
         self._image = metadata.image
         self._verdict.topic_ids = metadata.image.topic_ids
         self._ensure_member(metadata)
+        if self._node in self._image.controllers and self._image.brokers and self._node not in self._image.brokers:
+            return  # a controller alone has no other logs
         self._ensure_complete()
         for root in self._ids.directory_ids:
             self._load_root(root)
