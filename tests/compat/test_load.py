@@ -101,3 +101,25 @@ def kill_a_load(root: Path) -> None:
     command = [sys.executable, "-m", "tests.tables.loads", str(root), "20"]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def test_a_broker_with_two_log_directories_serves_what_was_loaded_into_both(tmp_path: Path) -> None:
+    dirs = [tmp_path / "d1", tmp_path / "d2"]
+    broker = Broker.format(dirs[0], more_roots=dirs[1:])
+    with broker.running():
+        create_topic(broker, "orders", 4)
+    assert [len(list(each.glob("orders-*"))) for each in dirs] == [2, 2]
+    rows = "".join(f'{{"key": "k{number}", "value": "v{number}"}}\n' for number in range(400))
+    (tmp_path / "rows.jsonl").write_text(rows)
+    words = ["load", str(tmp_path / "rows.jsonl"), "--topic", "orders", "--partitions", "4", "--to", str(dirs[0])]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 2
+    assert "broker 1 has 2 log directories by its metadata log, and 1 directory is named" in done.output
+    run(*words, "--to", str(dirs[1]))
+    assert [len(list(each.glob("orders-*"))) for each in dirs] == [2, 2]
+    logs = tidelog.open([str(each) for each in dirs])
+    expected = {number: [record.value for record in logs["orders", number].read()] for number in range(4)}
+    assert sum(map(len, expected.values())) == 400
+    with broker.running():
+        for number, values in expected.items():
+            assert [record.value for record in consume(broker, "orders", number).records] == values
