@@ -59,6 +59,7 @@ def wrong_lines() -> list[tuple[str, str, Any, str]]:
         ("partition", "partition", True, "no 'partition'"),
         ("partition", "is_new", None, "no 'is_new'"),
         ("partition", "is_new", True, "is new, and ended at 2"),
+        ("partition", "is_replaced", True, "is replaced, which only a commit does, and is not new"),
         ("partition", "end", -1, "no 'end'"),
         ("partition", "end", 2**63, "no 'end'"),
         ("partition", "end", 1.0, "no 'end'"),

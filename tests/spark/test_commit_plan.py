@@ -330,8 +330,8 @@ def test_what_is_new_in_the_root_of_a_broker_is_told_once(
     assert caplog.text == ""
     put(disk, META_PROPERTIES, "version=1\nnode.id=1\ncluster.id=x\n")
     commit_order(disk, staged(disk, options_for(ROOT)))
-    assert caplog.text.count("partitions of orders are new in it") == 1
-    assert "sets aside as -stray" in caplog.text
+    assert caplog.text.count("the cluster of this broker may not know orders; ") == 1
+    assert "--create --topic orders --partitions N, stop the broker, write, start the broker" in caplog.text
     caplog.clear()
     commit_order(disk, staged(disk, options_for(ROOT)))
     commit_order(disk, staged(disk, options_for(ROOT, overwrite=True)))
@@ -339,4 +339,4 @@ def test_what_is_new_in_the_root_of_a_broker_is_told_once(
     assert caplog.text == ""
     disk.remove_directory(join(ROOT, "orders-1"))
     commit_order(disk, staged(disk, options_for(ROOT)))
-    assert caplog.text.count("partitions of orders are new in it") == 1
+    assert caplog.text.count("the cluster of this broker may not know orders; ") == 1

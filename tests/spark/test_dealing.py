@@ -56,3 +56,51 @@ def test_an_id_of_zero_is_none() -> None:
     options = {"path": "/data/kafka", "topic": "orders", "topicId": "A" * 22}
     with pytest.raises(InvalidRequestError, match="topicId is zero"):
         WriteOptions.of(OptionValues(options), overwrite=False)
+
+
+# -- new topics of a copy ----------------------------------------------------------------------------------------------
+
+
+def dealt(dealer: Dealer, **columns: list[object]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for each in dealer.deal(pa.RecordBatch.from_pydict(columns)):
+        found.setdefault(each.topic, []).extend(each.numbers.tolist())
+    return found
+
+
+def test_each_new_topic_of_a_copy_gets_the_partitions_that_its_rows_name() -> None:
+    dealer = Dealer(None, {"there": TopicShape(2)}, None, first=0)
+    topics = ["orders", "clicks", "there", "orders"]
+    assert dealt(dealer, topic=topics, partition=[2, 0, 1, 11], value=[b"v"] * 4)["orders"] == [2, 11]
+    assert dealt(dealer, topic=["clicks"], partition=[3], value=[b"v"]) == {"clicks": [3]}
+    assert {topic: shape.partitions for topic, shape in dealer.shapes.items()} == {
+        "there": 2, "orders": 12, "clicks": 4,
+    }  # fmt: skip
+    with pytest.raises(InvalidRequestError, match="a row names partition 2 of there, which has 2 of them"):
+        dealt(dealer, topic=["there"], partition=[2], value=[b"v"])
+    with pytest.raises(InvalidRequestError, match="a row names partition 1000 of far"):
+        dealt(dealer, topic=["far"], partition=[1000], value=[b"v"])
+
+
+def test_a_new_topic_whose_rows_name_partitions_in_part_needs_a_number() -> None:
+    dealer = Dealer(None, {}, None, first=0)
+    assert dealt(dealer, topic=["orders"], value=[b"v"]) == {"orders": [0]}  # one, if nothing else is said
+    with pytest.raises(InvalidRequestError, match=r"the new topic orders name partitions, up to 4, and some name none"):
+        dealt(dealer, topic=["orders"], partition=[4], value=[b"v"])
+    with pytest.raises(InvalidRequestError, match=r'the option partitions says how many .* \{"clicks": 3\}'):
+        dealt(dealer, topic=["clicks"] * 2, partition=[2, None], value=[b"v"] * 2)
+
+
+def test_one_option_gives_each_new_topic_its_own_number() -> None:
+    options = {"path": "/data/kafka", "partitions": '{"orders": 12, "clicks": 3}'}
+    found = WriteOptions.of(OptionValues(options), overwrite=False)
+    dealer = Dealer(None, {}, found.wanted, first=0)
+    dealt(dealer, topic=["orders", "clicks", "other"], value=[b"v"] * 3)
+    assert {topic: shape.partitions for topic, shape in dealer.shapes.items()} == {
+        "orders": 12, "clicks": 3, "other": 1,
+    }  # fmt: skip
+    one = WriteOptions.of(OptionValues({**options, "topic": "orders"}), overwrite=False)
+    assert (one.partitions, one.wanted) == (12, 12)
+    for wrong in ("{", "{}", '{"orders": 0}', '{"orders": "12"}', '{"orders": true}', "[12]", "twelve"):
+        with pytest.raises(InvalidRequestError, match="partitions is a number"):
+            WriteOptions.of(OptionValues({**options, "partitions": wrong}), overwrite=False)

@@ -62,6 +62,8 @@ def test_a_killed_commit_is_finished_and_a_killed_load_taken_back(tmp_path: Path
     for root in (commit, load):
         with pytest.raises(InvalidRequestError, match="a write was interrupted; run `tidelog recover"):
             LogManager.open(str(root))
+        assert [path.name for path in root.iterdir() if path.name.startswith("orders-") and path.name[-2] == "-"]
+        assert tidelog.open(str(root)).topics == ()  # half of a topic is none
     done = CliRunner().invoke(cli, ["recover", str(commit), f"{load}/"])
     assert done.exit_code == 0, done.stderr
     assert done.stdout.splitlines() == [

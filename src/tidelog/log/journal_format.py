@@ -4,7 +4,7 @@ A journal is text, one JSON object per line. The field `line` says what an objec
 
     {"line":"write","version":1,"kind":"commit","marker":null,"was_empty":false,"configs":{},"stream":null}
     {"line":"topic","topic":"orders","id":"7c0f…"}
-    {"line":"partition","topic":"orders","partition":0,"is_new":false,"has_topic_id":true,"end":5,"epoch":0,…}
+    {"line":"partition","topic":"orders","partition":0,"is_new":false,"is_replaced":false,"end":5,"epoch":0,…}
     {"line":"piece","topic":"orders","partition":0,"directory":"orders-0.4f…-delete","size":812,"records":9,…}
     {"line":"dropped","topic":"orders","partition":3}
     {"line":"end","lines":5,"crc":2774061384}
@@ -86,7 +86,7 @@ class PartitionNote(NamedTuple):
     """How a partition was before the write, and where its log ends after it.
 
     Of a load, `end` is None until the log is opened, and of a new partition always; `end_then` is None until
-    everything is appended. `is_new` of a commit says that the log begins with offset 0, whatever lies there.
+    everything is appended. `is_new` says that the log begins with offset 0: there was none, or a commit replaces it.
     """
 
     is_new: bool
@@ -96,7 +96,13 @@ class PartitionNote(NamedTuple):
     recovery_point: int | None = None
     high_watermark: int | None = None
     end_then: int | None = None
+    is_replaced: bool = False  # it was there before, and a commit makes it anew
     pieces: tuple[Piece, ...] = ()
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the write makes the partition: readers do not see it before the write is finished."""
+        return self.is_new and not self.is_replaced
 
     @property
     def shown_end(self) -> int | None:
@@ -229,6 +235,7 @@ _FIELDS: dict[str, dict[str, Check]] = {
     "partition": {
         **_PLACE,
         "is_new": _is_boolean,
+        "is_replaced": _is_boolean,
         "has_topic_id": _is_boolean,
         "end": _or_null(_OFFSET),
         "epoch": _or_null(_whole(-MAX_INT32 - 1, MAX_INT32)),
@@ -365,6 +372,8 @@ class _Reading:
         is_commit = self._journal.kind is WriteKind.COMMIT
         if is_commit and (note.end is None or note.end_then is None or note.epoch is None or note.epoch < 0):
             raise CheckpointError(f"{where}: a commit knows end, epoch and next end of {place}")
+        if note.is_replaced and not (is_commit and note.is_new):
+            raise CheckpointError(f"{where}: {place} is replaced, which only a commit does, and is not new")
         if note.is_new and note.end not in (None, 0):
             raise CheckpointError(f"{where}: {place} is new, and ended at {note.end}")
         if note.end_then is not None and note.end_then < (note.end or 0):

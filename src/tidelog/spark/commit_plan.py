@@ -22,7 +22,6 @@ from tidelog.log.names import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
-    META_PROPERTIES,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
@@ -34,6 +33,7 @@ from tidelog.log.unified_log import UnifiedLog
 from tidelog.log.write_journal import PartitionNote, Piece, WriteJournal, WriteKind
 from tidelog.spark.committed_batches import BatchKey
 from tidelog.spark.write_options import WriteOptions
+from tidelog.tables.stray_topics import stray_warning
 
 __all__ = ["Order", "Planning"]
 
@@ -41,7 +41,6 @@ _log = logging.getLogger("tidelog.spark")
 
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, CLEANER_CHECKPOINT)
 _MAX_INT64 = (1 << 63) - 1
-_MOST_NAMED = 5  # topics, in a sentence
 _LENGTH_END = 12  # of a batch: base offset, and how many bytes follow
 
 
@@ -157,18 +156,14 @@ class Planning:
                     raise StorageError(f"{path}: this user may not write to it; nothing is committed")
 
     def _warn_of_what_is_new(self, journal: WriteJournal) -> None:
-        """Say what a broker may do with partitions that its cluster has not made."""
-        if self._order.options.topic_id is not None or self._fs.stat(join(self._root, META_PROPERTIES)) is None:
-            return
-        topics = sorted({place.topic for place in journal.partitions if place not in self._there})
+        """Say what a broker will do with partitions that its cluster does not know."""
+        topics = {place.topic for place in journal.partitions if place not in self._there}
         if topics:
-            _log.warning(
-                "%s is the directory of a broker, and partitions of %s are new in it: what its cluster does not have "
-                "under the same topic id, the broker sets aside as -stray when it starts; create the topic in the "
-                "cluster first, and give its id as topicId",
-                self._root,
-                ", ".join(topics) if len(topics) <= _MOST_NAMED else f"{len(topics)} topics",
-            )
+            ids = {topic: journal.topic_ids[topic] for topic in topics}
+            is_id_given = self._order.options.topic_id is not None
+            warning = stray_warning(self._fs, [self._root], ids, () if is_id_given else topics)
+            if warning is not None:
+                _log.warning("%s", warning)
 
     # -- what is there -------------------------------------------------------------------------------------------
 
@@ -198,6 +193,7 @@ class Planning:
             raise StorageError(f"{directory} ends at {end}: there are no offsets for more")
         return PartitionNote(
             is_fresh,
+            is_replaced=is_fresh and is_there,
             end=end,
             epoch=max((0, *(entry.epoch for entry in epochs))),
             recovery_point=self._checkpoints[RECOVERY_POINT_CHECKPOINT].get(place),

@@ -19,10 +19,11 @@ from tidelog.errors import InvalidRequestError
 from tidelog.log.names import TopicPartition
 from tidelog.spark.write_options import ensure_writable_topic
 
-__all__ = ["Dealer", "Dealt", "TopicShape", "shapes_of"]
+__all__ = ["MOST_NAMED", "Dealer", "Dealt", "TopicShape", "ensure_counted", "shapes_of"]
 
 Int64Array = np.ndarray[Any, np.dtype[np.int64]]
 
+MOST_NAMED = 1000  # partitions that rows can ask for by themselves: a wrong number must not make as many directories
 _NARROW = 1 << 16  # numbers below it are sorted by their digits
 
 
@@ -73,12 +74,20 @@ class Dealt(NamedTuple):
 
 
 class Dealer:
-    """Deals out the rows of one task. `first` is where rows without a key begin, so that not all begin with 0."""
+    """Deals out the rows of one task. `first` is where rows without a key begin, so that not all begin with 0.
 
-    def __init__(self, topic: str | None, shapes: Mapping[str, TopicShape], wanted: int | None, first: int) -> None:
+    `wanted` is how many partitions new topics get, all of them or each. One of which nobody says it gets as many as its
+    rows name, or one.
+    """
+
+    def __init__(
+        self, topic: str | None, shapes: Mapping[str, TopicShape], wanted: int | Mapping[str, int] | None, first: int
+    ) -> None:
         self.shapes = dict(shapes)  # of all topics that have rows, also new ones
+        self.dealt: set[str] = set()  # new topics of unknown size that have rows which name no partition
         self._topic = topic
         self._wanted = wanted
+        self._growing: set[str] = set()  # new topics of unknown size
         self._turn = first
 
     def deal(self, rows: pa.RecordBatch) -> Iterator[Dealt]:
@@ -104,8 +113,23 @@ class Dealer:
         """The shape of a topic, which may be new."""
         ensure_writable_topic(topic)  # Kafka's own are there, and so are their shapes
         if topic not in self.shapes:
-            self.shapes[topic] = TopicShape(self._wanted or 1)
+            wanted = self._wanted.get(topic) if isinstance(self._wanted, Mapping) else self._wanted
+            self.shapes[topic] = TopicShape(wanted or 1)
+            if wanted is None:
+                self._growing.add(topic)
         return self.shapes[topic]
+
+    def _grow(self, topic: str, numbers: pa.Array) -> TopicShape:
+        """Let a new topic have the partitions that its rows name."""
+        shape = self.shapes[topic]
+        if numbers.null_count:
+            self.dealt.add(topic)
+        highest = pc.max(numbers).as_py()
+        if highest is not None and shape.partitions <= highest < MOST_NAMED:
+            shape = self.shapes[topic] = TopicShape(highest + 1)
+        if topic in self.dealt:
+            ensure_counted(topic, shape.partitions)
+        return shape
 
     def numbers(self, topic: str, rows: pa.RecordBatch) -> Int64Array:
         """The partition of each row."""
@@ -113,9 +137,13 @@ class Dealer:
         names = rows.schema.names
         if "partition" in names:
             numbers = rows.column("partition").cast(pa.int64())
+            if topic in self._growing:
+                shape = self._grow(topic, numbers)
             _ensure_there(topic, numbers, shape)
         else:
             numbers = pa.nulls(rows.num_rows, pa.int64())
+            if topic in self._growing:
+                shape = self._grow(topic, numbers)
         if numbers.null_count and shape.only is not None:
             raise InvalidRequestError(
                 f"a row without a partition, and of {topic} only some are here: {_listed(shape.only)}; "
@@ -137,6 +165,15 @@ class Dealer:
         values[values < 0] = (np.arange(missing) * count // missing + self._turn) % count
         self._turn += min(missing, count)
         return values
+
+
+def ensure_counted(topic: str, partitions: int) -> None:
+    """Raise if nobody has said how many partitions a new topic has, and its rows do not all name one."""
+    if partitions > 1:
+        raise InvalidRequestError(
+            f"some rows of the new topic {topic} name partitions, up to {partitions - 1}, and some name none: the "
+            f'option partitions says how many there are, as a number or as {{"{topic}": {partitions}}}'
+        )
 
 
 def _ensure_there(topic: str, numbers: pa.Array, shape: TopicShape) -> None:

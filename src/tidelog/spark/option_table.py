@@ -58,7 +58,11 @@ OPTIONS = (
     OptionRow("maxTriggerDelay", "15m", (STREAM,), True, "how long to wait for them"),
     OptionRow("refreshInterval", "200ms; 30s remote", (STREAM,), False, "how old a listing of directories may be"),
     OptionRow("topic", "", (WRITE,), True, "the topic to write to; else there is a column `topic`"),
-    OptionRow("partitions", "1", (WRITE,), False, "how many partitions a new topic gets"),
+    OptionRow(
+        "partitions", "1", (WRITE,), False,
+        'how many partitions a new topic gets, or each of several: `{"orders": 12, "clicks": 3}`; without it, with a '
+        "column `topic`, as many as the rows name",
+    ),  # fmt: skip
     OptionRow("compression", "none", (WRITE,), False, "none, gzip, snappy, lz4 or zstd"),
     OptionRow("batch.bytes", "64k", (WRITE,), False, "the size of record batches before compression, at most 64m"),
     OptionRow("segment.bytes", "1g", (WRITE,), False, "the size of segments"),

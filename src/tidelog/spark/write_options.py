@@ -9,7 +9,7 @@ from tidelog.errors import InvalidRequestError, InvalidTopicError
 from tidelog.log.config import LogConfig
 from tidelog.log.names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, check_topic_name
 from tidelog.log.partition_metadata import ZERO_UUID, parse_uuid
-from tidelog.spark.option_values import OptionValues
+from tidelog.spark.option_values import OptionValues, parsed_json, shown
 from tidelog.spark.places import Places
 
 __all__ = ["WriteOptions", "ensure_writable_topic"]
@@ -37,17 +37,24 @@ class WriteOptions(NamedTuple):
     configs: tuple[tuple[str, str], ...] = ()
     lock_timeout_ms: int = _MINUTE_MS
     staging_retention_ms: int = _DAY_MS
+    partitions_by_topic: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def wanted(self) -> int | dict[str, int] | None:
+        """How many partitions new topics get: all of them, or each."""
+        return dict(self.partitions_by_topic) or self.partitions
 
     @classmethod
     def of(cls, values: OptionValues, *, overwrite: bool) -> "WriteOptions":
         """What options say."""
-        topic_id = values.text("topicId")
+        topic, topic_id = values.text("topic"), values.text("topicId")
+        by_topic = _by_topic(values)
         default = LogConfig()
         sizes = {name: values.size(name, default=getattr(default, name.replace(".", "_"))) for name in _SIZES}
         options = cls(
             root=_root_of(values),
-            topic=values.text("topic"),
-            partitions=values.positive("partitions"),
+            topic=topic,
+            partitions=values.positive("partitions") if not by_topic else by_topic.get(topic or ""),
             topic_id=None if topic_id is None else parse_uuid(topic_id),
             overwrite=overwrite,
             codec=values.text("compression") or "none",
@@ -55,6 +62,7 @@ class WriteOptions(NamedTuple):
             configs=tuple((name, str(size)) for name, size in sizes.items()),
             lock_timeout_ms=values.duration_ms("lockTimeout", default=_MINUTE_MS),
             staging_retention_ms=values.duration_ms("stagingRetention", default=_DAY_MS),
+            partitions_by_topic=() if topic is not None else tuple(by_topic.items()),
         )
         options._ensure_sound(values)
         return options
@@ -65,8 +73,9 @@ class WriteOptions(NamedTuple):
         LogConfig.from_properties(dict(self.configs))
         if self.topic is not None:
             ensure_writable_topic(self.topic)
-        if self.partitions is not None and self.partitions > _MOST_PARTITIONS:
-            raise InvalidRequestError(f"partitions={self.partitions}: a topic gets {_MOST_PARTITIONS} at most")
+        for count in (self.partitions, *dict(self.partitions_by_topic).values()):
+            if count is not None and count > _MOST_PARTITIONS:
+                raise InvalidRequestError(f"partitions={count}: a topic gets {_MOST_PARTITIONS} at most")
         if self.topic_id == ZERO_UUID:
             raise InvalidRequestError("topicId is zero, by which Kafka means that there is no id: leave it out")
         if self.overwrite and not values.flag("overwriteTopic", default=False):
@@ -95,6 +104,22 @@ def ensure_writable_topic(topic: str) -> None:
     check_topic_name(topic)
     if topic == CLUSTER_METADATA_TOPIC or topic in INTERNAL_TOPICS:
         raise InvalidTopicError(f"{topic} is a topic of Kafka's own, which is not written to from here")
+
+
+def _by_topic(values: OptionValues) -> dict[str, int]:
+    """The numbers of partitions that the option gives for each topic; none where it is one number, or absent."""
+    text = values.text("partitions")
+    if text is None or not text.startswith("{"):
+        return {}
+    try:
+        found = parsed_json(text)
+    except ValueError:
+        found = None
+    if type(found) is not dict or not found or any(type(count) is not int or count < 1 for count in found.values()):
+        raise InvalidRequestError(
+            f'partitions is a number, or one for each new topic as in {{"orders": 12, "clicks": 3}}, not {shown(text)}'
+        )
+    return found
 
 
 def _root_of(values: OptionValues) -> str:

@@ -5,6 +5,7 @@ the messages of the tasks, and in the options.
 """
 
 import ctypes
+import logging
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,18 +18,24 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from tidelog.errors import StorageError, UnsupportedError
+from tidelog.log.files import join
 from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.names import PARTITION_METADATA, TopicPartition
+from tidelog.log.partition_metadata import read_topic_id
 from tidelog.spark.commit import Order, commit, look, withdraw
 from tidelog.spark.committed_batches import BatchKey
-from tidelog.spark.dealing import Dealer, TopicShape, shapes_of
+from tidelog.spark.dealing import Dealer, TopicShape, ensure_counted, shapes_of
 from tidelog.spark.option_values import OptionValues
 from tidelog.spark.row_input import RowInput
 from tidelog.spark.staged_pieces import Piece, attempt_name, job_of_batch, new_job
 from tidelog.spark.staging import Staging, stage_rows
 from tidelog.spark.worker import prepare_worker
 from tidelog.spark.write_options import WriteOptions
+from tidelog.tables.stray_topics import stray_warning
 
 __all__ = ["BatchWriter", "Staged", "StreamWriter", "Write", "prepare_write"]
+
+_log = logging.getLogger("tidelog.spark")
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
@@ -45,6 +52,7 @@ class Staged(WriterCommitMessage):
     query: str | None
     pieces: tuple[Piece, ...]
     counts: dict[str, int]  # partitions of the topics that got rows
+    dealt: frozenset[str] = frozenset()  # new topics of unknown size, with rows that name no partition
 
 
 class Write(NamedTuple):
@@ -66,11 +74,12 @@ class Write(NamedTuple):
             raise UnsupportedError("Spark has not told the id of the query and of its batch: it cannot be written once")
         job = job_of_batch(str(query), int(batch or 0)) if is_stream else self.job
         number, options = context.partitionId(), self.options
-        dealer = Dealer(options.topic, self.shapes, options.partitions, first=number)
+        dealer = Dealer(options.topic, self.shapes, options.wanted, first=number)
         staging = Staging(LocalFileSystem(), options, attempt_name(job, random.Random()))
         pieces = stage_rows(map(self.columns.rows, batches), dealer, staging)
         topics = {piece.topic for piece in pieces}
-        return Staged(number, query, pieces, {topic: dealer.shape_of(topic).partitions for topic in topics})
+        counts = {topic: dealer.shape_of(topic).partitions for topic in topics}
+        return Staged(number, query, pieces, counts, frozenset(dealer.dealt))
 
     def order(self, messages: Sequence[WriterCommitMessage | None]) -> Order:
         """What the tasks of a job have staged, in the order of the Spark partitions."""
@@ -80,7 +89,10 @@ class Write(NamedTuple):
             raise StorageError(f"{len(messages) - len(staged)} of {len(messages)} tasks have not told what they staged")
         counts = {topic: shape.partitions for topic, shape in self.shapes.items() if topic == self.options.topic}
         for each in staged:
-            counts.update(each.counts)
+            for topic, count in each.counts.items():  # of a new one each task knows the partitions that its rows name
+                counts[topic] = max(count, counts.get(topic, 0))
+        for topic in frozenset[str]().union(*(each.dealt for each in staged)):
+            ensure_counted(topic, counts[topic])
         return Order(self.options, [piece for each in staged for piece in each.pieces], counts)
 
 
@@ -143,12 +155,24 @@ class StreamWriter(DataSourceStreamArrowWriter):
         withdraw(_pieces(messages), self._write.options, None)
 
 
+def _warn_of_stray(options: WriteOptions, there: Sequence[TopicPartition]) -> None:
+    """Say so if the topic lies in the directory of a broker whose cluster does not know it; a new one is told later."""
+    fs = LocalFileSystem()
+    numbers = sorted(place.partition for place in there if place.topic == options.topic)
+    if options.topic is not None and numbers:
+        path = join(join(options.root, f"{options.topic}-{numbers[0]}"), PARTITION_METADATA)
+        warning = stray_warning(fs, [options.root], {options.topic: read_topic_id(fs, path)}, ())
+        if warning is not None:
+            _log.warning("%s", warning)
+
+
 def prepare_write(values: OptionValues, schema: StructType, *, overwrite: bool) -> Write:
     """What options and columns ask for; refused here, on the driver, if it cannot be. The root is put in order."""
     prepare_worker()
     options = WriteOptions.of(values, overwrite=overwrite)
     columns = RowInput.of(schema, has_topic=options.topic is not None)
     there = look(options)
+    _warn_of_stray(options, there)
     is_replaced = overwrite and options.partitions is not None
     shapes = shapes_of([] if is_replaced else there, options.topic, options.partitions)
     return Write(options, columns, shapes, new_job(random.Random()))

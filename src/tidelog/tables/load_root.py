@@ -138,8 +138,8 @@ class LoadRoot:
         directories = [each for each in found if each.kind is not DirectoryKind.DELETED]  # leftovers, and nobody's
         if directories and not marker.exists():
             raise StorageError(
-                f"{self.path} was not closed in good order, or a broker has it open: "
-                "start the broker on it and stop it, then try again"
+                f"{self.path} was not closed in good order, or a broker has it open: run `tidelog recover "
+                f"{self.path}`, or start the broker on it and stop it, then try again"
             )
         self.there = frozenset(
             each.partition.partition

@@ -27,6 +27,7 @@ from tidelog.log.names import TopicPartition
 from tidelog.log.partition_metadata import random_topic_id
 from tidelog.log.unified_log import UnifiedLog
 from tidelog.tables.load_root import LoadRoot
+from tidelog.tables.stray_topics import stray_warning
 
 __all__ = ["LoadRoots"]
 
@@ -51,6 +52,8 @@ class LoadRoots:
         self.clock = clock
         self._topic = topic
         self._rng = rng
+        self._fs = fs
+        self._on_notice = on_notice
         self._before_new = before_new
         self._roots = [
             LoadRoot(path, topic, config, fs=fs, clock=clock, rng=rng, on_notice=on_notice) for path in paths
@@ -104,6 +107,11 @@ class LoadRoots:
         topic_id = next(iter(known), None) or wanted or (None if self.there else random_topic_id(self._rng))
         for root in self._roots:
             root.use_topic_id(topic_id)
+        paths = [root.path for root in self._roots]
+        new = [] if self.there or wanted is not None else [self._topic]
+        warning = stray_warning(self._fs, paths, {self._topic: topic_id}, new)
+        if warning is not None:
+            self._on_notice(warning)
 
     def logs(self, numbers: Iterable[int]) -> dict[int, UnifiedLog]:
         """The logs of partitions, opened or made. Those that are opened now are in a journal when this returns."""

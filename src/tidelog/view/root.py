@@ -89,7 +89,19 @@ class RootView:
     @cached_property
     def directories(self) -> tuple[PartitionDirectory, ...]:
         """The partition directories, in the order of their partitions; also those with a mark."""
-        return tuple(directory for directory in self.named if not self._is_staged(directory))
+        return tuple(each for each in self.named if not self._is_staged(each) and not self._is_half_made(each))
+
+    def _is_half_made(self, directory: PartitionDirectory) -> bool:
+        """Whether an unfinished write has made the directory: before it there was no such partition.
+
+        With a journal that cannot be read that is not known, and whoever reads the partition is told.
+        """
+        try:
+            is_undone = self.undone(directory) is not None
+            journal = self.unfinished_write
+        except CheckpointError:
+            return False
+        return is_undone and journal is not None and journal.partitions[directory.topic_partition].is_made
 
     def _is_staged(self, directory: PartitionDirectory) -> bool:
         """Whether there is no partition in it, but what a task of Spark's has staged, or a journal on its way."""
@@ -122,7 +134,7 @@ class RootView:
     @property
     def logs(self) -> tuple[PartitionDirectory, ...]:
         """Their directories."""
-        return tuple(directory for directory in self.named if self._is_readable(directory))
+        return tuple(each for each in self.named if self._is_readable(each) and not self._is_half_made(each))
 
     @property
     def marked(self) -> tuple[PartitionDirectory, ...]:

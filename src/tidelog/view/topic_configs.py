@@ -10,17 +10,19 @@ What a broker's own properties set as defaults for all topics is not in the log.
 """
 
 import re
+import uuid
 from collections.abc import Iterator
 
 from tidelog.errors import CorruptionError, UnsupportedError
 from tidelog.log.files import join, read_whole
 from tidelog.log.names import CLUSTER_METADATA_TOPIC
+from tidelog.log.partition_metadata import parse_uuid
 from tidelog.records.batches import Batch, read_batches
 from tidelog.records.record import Record
 from tidelog.view.internal_topics import DecodedRecord, decode_internal
 from tidelog.view.partition import PartitionView
 
-__all__ = ["broker_log_dirs", "topic_configs"]
+__all__ = ["broker_log_dirs", "topic_configs", "topic_ids"]
 
 _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _TOPIC = 2  # the type of resource that a config belongs to
@@ -36,6 +38,11 @@ def topic_configs(metadata: PartitionView) -> Configs:
 def broker_log_dirs(metadata: PartitionView) -> dict[int, tuple[str, ...]]:
     """The ids of the log directories that each broker of the cluster has registered; none of releases before 3.7."""
     return _replayed(metadata).log_dirs
+
+
+def topic_ids(metadata: PartitionView) -> dict[str, uuid.UUID]:
+    """The ids of the topics of the cluster, by their names."""
+    return _replayed(metadata).ids
 
 
 def _replayed(metadata: PartitionView) -> "_Topics":
@@ -80,6 +87,11 @@ class _Topics:
         self.log_dirs: dict[int, tuple[str, ...]] = {}  # ids of the log directories, by broker
         self._names: dict[str, str] = {}  # by id
         self._open: list[DecodedRecord] | None = None  # the records of a metadata transaction that has not ended
+
+    @property
+    def ids(self) -> dict[str, uuid.UUID]:
+        """The ids of the topics, by name."""
+        return {name: parse_uuid(topic_id) for topic_id, name in self._names.items()}
 
     def take(self, record: Record) -> None:
         """Note the next record. Of a type that is not known it can say nothing about topics or configs."""
