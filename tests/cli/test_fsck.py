@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,45 @@ def test_findings_end_with_1_and_are_a_table_of_severity_code_place_and_words(ro
     (line,) = [line for line in done.stdout.splitlines() if "LOG-CRC" in line]
     assert line.split()[:4] == ["error", "LOG-CRC", f"orders-0/{segment(root).name}", "at"]
     assert "1 error, 0 warnings" in done.stdout
+
+
+def test_findings_stand_under_their_log_directory_and_errors_come_first(root: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(root, other)
+    flip(segment(root), 70)
+    (root / "orders-0" / "a-file").write_text("mine")
+    lines = fsck(tmp_path).stdout.splitlines()
+    at = lines.index(f"Findings in {root}")
+    found = [line.split()[:2] for line in lines[at + 2 :] if line.split()[0] in ("error", "warning", "info")]
+    assert found[:2] == [["error", "LOG-CRC"], ["warning", "PAR-FOREIGN"]]
+    severities = [one["severity"][0] for one in json.loads(fsck(tmp_path, "--json").stdout)["findings"]]
+    assert severities == sorted(severities, key="ewi".index)
+
+
+def test_findings_below_a_severity_are_not_printed_and_count_all_the_same(root: Path) -> None:
+    (root / "orders-0" / "a-file").write_text("mine")
+    done = fsck(root, "--min-severity", "error")
+    assert (done.exit_code, "PAR-FOREIGN" in done.stdout) == (1, False)
+    assert "0 errors, 1 warning" in done.stdout
+    assert "PAR-FOREIGN" in fsck(root, "--min-severity", "warning").stdout
+    assert json.loads(fsck(root, "--min-severity", "error", "--json").stdout)["findings"] == []
+
+
+def test_a_dry_run_beside_a_broker_says_that_a_repair_would_refuse(root: Path) -> None:
+    flip(segment(root), 70)
+    (root / ".lock").touch()
+    assert "would refuse" not in fsck(root, "--repair", "--dry-run").stdout
+    script = (
+        "import sys; from tidelog.log.locks import lock_path as lock; held = lock(sys.argv[1]); print('held'); input()"
+    )
+    command = [sys.executable, "-uc", script, str(root / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as broker:
+        assert broker.stdout is not None
+        assert broker.stdout.readline() == "held\n"
+        done = fsck(root, "--repair", "--dry-run")
+        assert f"{root}: a broker or another tidelog has it open, and a repair would refuse it" in done.stdout
+        assert json.loads(fsck(root, "--repair", "--dry-run", "--json").stdout)["in_use"] == [str(root)]
+        broker.communicate("\n")
 
 
 def test_programs_get_one_object(root: Path) -> None:

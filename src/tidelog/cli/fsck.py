@@ -1,6 +1,6 @@
 """`tidelog fsck`: every file of a log directory checked, and mended around what is broken."""
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -33,6 +33,10 @@ _MENDED = "tidelog fsck --repair"  # how the remedy begins where a repair does i
     help="With --repair: a config that indexes are rebuilt with (index.interval.bytes=…), else it is looked for.",
 )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; by default one per processor.")
+@click.option(
+    "--min-severity", type=click.Choice(["error", "warning", "info"]), default="info", show_default=True,
+    help="Print findings from this severity on. Counts and exit code are those of all.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--would-start", is_flag=True,
@@ -46,6 +50,7 @@ def fsck(
     quarantine: str | None,
     settings: tuple[str, ...],
     jobs: int | None,
+    min_severity: str,
     as_json: bool,
     would_start: bool,
 ) -> None:
@@ -76,13 +81,13 @@ def fsck(
     if settings and not repair:
         raise click.UsageError("--set goes with --repair: a check takes indexes of any spacing")
     if repair:
-        _repair(directories, quarantine, _configs(settings), jobs, as_json, dry_run)
+        _repair(directories, quarantine, _configs(settings), jobs, min_severity, as_json, dry_run)
         return
     from tidelog.fsck import check
 
     with interruptible() as ensure_wanted, progress("checking", ensure_wanted) as show:
         report = check(directories, deep=deep, progress=show(", ".join(directories)), jobs=jobs, quarantine=quarantine)
-    end_with(report, directories, as_json=as_json)
+    end_with(report, directories, min_severity=min_severity, as_json=as_json)
 
 
 def _judge_start(directories: tuple[str, ...]) -> NoReturn:
@@ -112,6 +117,7 @@ def _repair(
     quarantine: str | None,
     config: dict[str, str],
     jobs: int | None,
+    min_severity: str,
     as_json: bool,
     dry_run: bool,
 ) -> None:
@@ -125,9 +131,9 @@ def _repair(
             jobs=jobs,
         )  # fmt: skip
     if as_json:
-        print_json(_planned_json(result) if dry_run else _as_json(result))
+        print_json(_planned_json(result, min_severity) if dry_run else _as_json(result, min_severity))
     else:
-        _show(result.before)
+        _show(result.before, min_severity)
         (_show_planned if dry_run else _show_repaired)(result)
     for failure in result.failures:
         tell(failure)
@@ -138,25 +144,27 @@ def _repair(
 # -- what is shown -----------------------------------------------------------------------------------------------
 
 
-def end_with(report: "Report", directories: tuple[str, ...], *, as_json: bool) -> NoReturn:
+def end_with(report: "Report", directories: tuple[str, ...], *, min_severity: str = "info", as_json: bool) -> NoReturn:
     """Show what a check has found, and end with the exit code that tells it."""
     if as_json:
-        print_json(report.to_dict())
+        print_json(_report_json(report, min_severity))
     else:
-        _show(report)
+        _show(report, min_severity)
         _show_next_steps(report)
         if not report.is_clean:
             say(f"`tidelog fsck {' '.join(directories)} --repair --dry-run` tells what can be mended")
     raise click.exceptions.Exit(0 if report.is_clean else _FINDINGS)
 
 
-def _show(report: "Report") -> None:
+def _show(report: "Report", min_severity: str) -> None:
     for verdict in report.verdicts:
         place = f"{verdict.roots[0]}: " if len(report.verdicts) > 1 else ""
         say(f"{place}{verdict}")
-    if report.findings:
-        rows = [(one.severity.value, one.code, _where(one), one.message) for one in report.findings]
-        table(("severity", "code", "where", "what"), rows, "Findings")
+    shown = [finding for finding in report.findings if finding.severity.is_at_least(min_severity)]
+    for root in dict.fromkeys(finding.root for finding in shown):  # errors come first, and so do their directories
+        rows = [(one.severity.value, one.code, _where(one), one.message) for one in shown if one.root == root]
+        title = "Findings" if root is None else f"Findings in {root}"
+        table(("severity", "code", "where", "what"), rows, title, cut=("what", "where"))
     counts = report.counts
     say(
         f"{count(counts['partitions'], 'partition')}, {count(counts['segments'], 'segment')}, "
@@ -187,6 +195,8 @@ def _where(finding: "Finding") -> str:
 
 
 def _show_planned(result: "RepairResult") -> None:
+    for root in result.in_use:
+        say(f"{root}: a broker or another tidelog has it open, and a repair would refuse it: stop it first", bold=True)
     say("What a repair would do" if result.done else "There is nothing that a repair would do", bold=True)
     for line in result.done:
         say(line)
@@ -216,18 +226,25 @@ def _show_left(left: "list[Finding]") -> None:
         say(f"{finding.file}: {finding.message} ({finding.code}); {finding.remedy}")
 
 
-def _planned_json(result: "RepairResult") -> dict[str, object]:
-    return result.before.to_dict() | {
+def _report_json(report: "Report", min_severity: str) -> dict[str, Any]:
+    told = report.to_dict()
+    shown = [one.to_dict() for one in report.findings if one.severity.is_at_least(min_severity)]
+    return told | {"findings": shown}
+
+
+def _planned_json(result: "RepairResult", min_severity: str) -> dict[str, object]:
+    return _report_json(result.before, min_severity) | {
         "plan": result.done,
+        "in_use": result.in_use,
         "left": [finding.to_dict() for finding in result.left],
         "failures": result.failures,
     }
 
 
-def _as_json(result: "RepairResult") -> dict[str, object]:
+def _as_json(result: "RepairResult", min_severity: str) -> dict[str, object]:
     return {
-        "before": result.before.to_dict(),
-        "after": result.after.to_dict(),
+        "before": _report_json(result.before, min_severity),
+        "after": _report_json(result.after, min_severity),
         "done": result.done,
         "left": [finding.to_dict() for finding in result.left],
         "failures": result.failures,

@@ -28,6 +28,11 @@ class Severity(StrEnum):
     WARNING = "warning"
     INFO = "info"
 
+    def is_at_least(self, other: str) -> bool:
+        """Whether it is as bad as another one, or worse."""
+        order = list(Severity)
+        return order.index(self) <= order.index(Severity(other))
+
 
 ERROR, WARNING, INFO = Severity
 
@@ -264,8 +269,9 @@ class Report:
         self.findings.extend(findings)
 
     def sort(self) -> None:
-        """Order findings by file and position."""
-        self.findings.sort(key=lambda finding: (finding.file, finding.position or 0, finding.code))
+        """Order findings by severity, errors first, then by file and position."""
+        order = list(Severity)
+        self.findings.sort(key=lambda one: (order.index(one.severity), one.file, one.position or 0, one.code))
 
     def to_dict(self) -> dict[str, Any]:
         """As a JSON object."""

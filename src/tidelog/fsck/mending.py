@@ -23,7 +23,8 @@ from tidelog.fsck.index_configs import Given
 from tidelog.fsck.places import find_places
 from tidelog.fsck.plan import RepairPlan, plan_checked
 from tidelog.fsck.quarantine import quarantine_of
-from tidelog.fsck.rehearsal import RehearsalFileSystem
+from tidelog.fsck.rehearsal import RehearsalFileSystem, is_local
+from tidelog.fsck.root_files import is_in_use
 from tidelog.log.checkpoints import CleanShutdownFile
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.files import FileSystem, join, read_whole, write_atomically
@@ -48,6 +49,7 @@ class RepairResult:
     quarantine: list[str] = field(default_factory=list)  # directories; empty if nothing had to go
     pieces: int = 0
     bytes: int = 0
+    in_use: list[str] = field(default_factory=list)  # in a dry run: roots that somebody has open, which are refused
 
     @property
     def is_clean(self) -> bool:
@@ -118,12 +120,15 @@ class _Repair:
         for place in places:
             quarantine_of(self._fs, place.path, self._quarantine)  # refuses one that lies inside
             ensure_no_unfinished_write(self._fs, place.path)  # what is half done is not damage
+        is_rehearsal = isinstance(self._fs, RehearsalFileSystem)
+        in_use = [place.path for place in places if is_rehearsal and is_local(self._fs) and is_in_use(place.path)]
         with ExitStack() as held:
             for place in places:
                 held.callback(self._lock(place.path, place.has_files))
-                self._held.append(place.path)
+                if place.path not in in_use:
+                    self._held.append(place.path)
             checked = self._check(self._first_look)
-            result = RepairResult(checked.report, checked.report)
+            result = RepairResult(checked.report, checked.report, in_use=in_use)
             applier = Applier(self._fs, self._clock, self._quarantine, _stamp(self._clock), self._take_marker)
             held.callback(applier.close)
             told: list[Finding] = []
