@@ -58,6 +58,7 @@ def consume(broker: Broker, topic: str, partition: int, *, committed: bool = Fal
             "group.id": "reader",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",  # of a log that does not start at 0
             "fetch.wait.max.ms": 10,  # the end is told when a fetch has waited in vain
             "check.crcs": True,
             "isolation.level": "read_committed" if committed else "read_uncommitted",
