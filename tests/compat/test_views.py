@@ -23,7 +23,6 @@ import tidelog
 from tests.compat import broker_clients as clients
 from tests.compat.broker import Broker
 from tests.compat.kafka_tools import JVM_OPTIONS, jars
-from tidelog.log import Isolation
 from tidelog.view import PartitionView
 
 DELETED, COMPACTED = TOPICS = ("deleted", "compacted")
@@ -231,8 +230,9 @@ def compare_at_rest(story: Story, root: Path, kafka: JavaClients, topic: str) ->
                 story.shown[topic, committed, way] = rows_of(view, committed)
             story.limits[topic, committed] = view.limit_of(committed=committed)
         story.asked[topic] = times_around(story.shown[topic, False, "read"])
-        for committed, isolation in ((False, Isolation.HIGH_WATERMARK), (True, Isolation.COMMITTED)):
-            found = [view.offset_for_time(time_ms, isolation) for time_ms in story.asked[topic]]
+        for committed in LEVELS:
+            words: Any = {"committed": committed, "end_bound": "highWatermark"}
+            found = [view.offset_for_time(time_ms, **words) for time_ms in story.asked[topic]]
             story.ours[topic, committed] = [-1 if place is None else place.offset for place in found]
         after = {committed: kafka.consume(topic, committed) for committed in LEVELS}
         if before == after and view.high_watermark == view.log_end_offset:

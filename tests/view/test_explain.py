@@ -10,13 +10,12 @@ from tests.golden.corpus import RELEASE, case, facts
 from tests.log.compaction.compacting import a_compacted_log, compact, put, settle
 from tests.log.logs import NOW, a_log, batch, lead
 from tidelog.errors import InvalidRequestError, OffsetOutOfRangeError, UnsupportedError
-from tidelog.log import Isolation
 from tidelog.view import PartitionView
 from tidelog.view.explain import Explanation, PlanStep
 from tidelog.view.files import ReadOnlyFiles
 
 LOOKUPS = f"{RELEASE}/7-lookups"
-ISOLATIONS = {"read_uncommitted": Isolation.HIGH_WATERMARK, "read_committed": Isolation.COMMITTED}
+IS_COMMITTED = {"read_uncommitted": False, "read_committed": True}
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +88,14 @@ def test_every_lookup_that_is_explained_ends_in_the_answer_that_kafka_gave(topic
         for time, error, *answer in rows:
             if error:
                 with pytest.raises(UnsupportedError) as raised:
-                    view.explain(time=time, isolation=ISOLATIONS[level])
+                    view.explain(time=time, committed=IS_COMMITTED[level], end_bound="highWatermark")
                 assert raised.value.error_code == error
                 continue
-            plan = view.explain(time=time, isolation=ISOLATIONS[level])
+            plan = view.explain(time=time, committed=IS_COMMITTED[level], end_bound="highWatermark")
             found = plan.answer
             epoch = -1 if found is None or found.leader_epoch is None else found.leader_epoch
             assert answer == ([-1, -1, -1] if found is None else [found.timestamp_ms, found.offset, epoch])
-            assert plan.answer == view.offset_for_time(time, ISOLATIONS[level])
+            assert plan.answer == view.offset_for_time(time, committed=IS_COMMITTED[level], end_bound="highWatermark")
             if found is not None and time >= 0:
                 assert len(steps(plan, "segment")) == 1
                 assert steps(plan, "walk")

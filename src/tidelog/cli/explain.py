@@ -37,13 +37,11 @@ def explain(
     The steps are those that a read takes, recorded while it is done. DIR as in `tidelog ls`.
     """
     import tidelog
-    from tidelog.log.watermarks import Isolation
 
     if (offset is None) == (time is None):
         raise click.UsageError("say what to look for: --offset O or --time T, one of them")
     part = tidelog.open(list(directories))[topic, partition]
-    isolation = Isolation.COMMITTED if committed else Isolation.LOG_END
-    found = part.explain(offset=offset, time=None if time is None else _time_ms(time), isolation=isolation)
+    found = part.explain(offset=offset, time=None if time is None else _time_ms(time), committed=committed)
     if as_json:
         print_json(found.to_dict())
     else:

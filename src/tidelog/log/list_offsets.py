@@ -18,7 +18,7 @@ Kafka: UnifiedLog.fetchOffsetByTimestamp, Partition.fetchOffsetForTimestamp.
 from collections.abc import Iterable
 from typing import Protocol
 
-from tidelog.errors import UnsupportedError
+from tidelog.errors import InvalidRequestError, UnsupportedError
 from tidelog.log.checkpoints import EpochEntry
 from tidelog.log.lookup import Step
 from tidelog.log.offsets import TimestampAndOffset
@@ -32,6 +32,7 @@ __all__ = [
     "LATEST",
     "LATEST_TIERED",
     "MAX_TIMESTAMP",
+    "ensure_time",
     "offset_for_time",
 ]
 
@@ -65,10 +66,17 @@ class TimedLog(Protocol):
     def first_segment_reaching(self, timestamp_ms: int) -> SegmentReader | None: ...
 
 
+def ensure_time(value: object) -> None:
+    """Raise InvalidRequestError for anything but a whole number."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidRequestError(f"{value!r} is no time: it is a number of milliseconds since 1970, or -1 to -6")
+
+
 def offset_for_time(
     log: TimedLog, timestamp_ms: int, isolation: Isolation, trace: list[Step] | None = None
 ) -> TimestampAndOffset | None:
     """The answer to ListOffsets for one partition; None where there is no such record."""
+    ensure_time(timestamp_ms)
     if timestamp_ms == LATEST:
         return TimestampAndOffset(_NO_TIMESTAMP, log.limit_offset(isolation), log.latest_epoch)
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):

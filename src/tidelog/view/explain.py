@@ -29,6 +29,7 @@ from tidelog.log.list_offsets import (
     LATEST,
     LATEST_TIERED,
     MAX_TIMESTAMP,
+    ensure_time,
     offset_for_time,
 )
 from tidelog.log.lookup import (
@@ -45,7 +46,7 @@ from tidelog.log.offset_index import OffsetEntries
 from tidelog.log.offsets import TimestampAndOffset, as_offset
 from tidelog.log.segment_reader import SegmentReader
 from tidelog.log.time_index import TimeEntries
-from tidelog.log.watermarks import Isolation, ensure_isolation
+from tidelog.log.watermarks import Isolation
 from tidelog.records.batches import batch_of
 from tidelog.records.record import Record
 from tidelog.view.counted_files import CountedFiles, Reads
@@ -55,7 +56,7 @@ from tidelog.view.timed import TimedPartition
 from tidelog.visible import time_text, visible
 
 if TYPE_CHECKING:
-    from tidelog.view.partition import PartitionView
+    from tidelog.view.partition import EndBound, PartitionView
 
 __all__ = ["Explanation", "PlanStep", "explain"]
 
@@ -64,7 +65,7 @@ _WIDTH = 12
 _ON_THE_FIRST_LINE, _ON_A_LINE = 80 - _WIDTH - 2, 80 - _WIDTH - 4
 
 _SPECIALS = {
-    LATEST: "latest: the end of what may be read, at the {isolation}",
+    LATEST: "latest: the end of what may be read, at the {limit}",
     EARLIEST: "earliest: the log start offset",
     EARLIEST_LOCAL: "earliest local: the log start offset, since nothing is tiered",
     LATEST_TIERED: "latest tiered: nothing is tiered",
@@ -123,23 +124,38 @@ class Explanation(NamedTuple):
 
 
 def explain(
-    view: "PartitionView", *, offset: int | None = None, time: int | None = None, isolation: Isolation
+    view: "PartitionView",
+    *,
+    offset: int | None = None,
+    time: int | None = None,
+    committed: bool = False,
+    end_bound: "EndBound" = "logEnd",
 ) -> Explanation:
-    """Look an offset or a time up and tell how."""
-    ensure_isolation(isolation)
+    """Look an offset or a time up and tell how. `committed` and `end_bound` as in `PartitionView.read`."""
+    limit = view.limit_of(committed=committed, end_bound=end_bound)
+    end = "last stable offset" if committed else "log end" if end_bound == "logEnd" else "high watermark"
     if (offset is None) == (time is None):
         raise InvalidRequestError(
             "explain takes an offset or a time: explain(offset=15) or explain(time=1547033949062)"
         )
+    if time is not None:
+        ensure_time(time)
     view.ensure_copies_agree()
-    return looking_again(lambda: _explain(view, offset, time, isolation), lambda: None, view.path)
+    return looking_again(lambda: _explain(view, offset, time, _Limit(end, limit)), lambda: None, view.path)
 
 
-def _explain(view: "PartitionView", offset: int | None, time: int | None, isolation: Isolation) -> Explanation:
+class _Limit(NamedTuple):
+    """How far a reader sees: what that is called, and the first offset that it does not see."""
+
+    name: str
+    offset: int
+
+
+def _explain(view: "PartitionView", offset: int | None, time: int | None, limit: _Limit) -> Explanation:
     files = CountedFiles(view.files.fresh())
     look = take_look(files, view.path)
     if time is not None:
-        return _explain_time(view, look, files, time, isolation)
+        return _explain_time(view, look, files, time, limit)
     assert offset is not None
     return _explain_offset(view, look, files, as_offset(offset, "an offset to be explained"))
 
@@ -229,23 +245,22 @@ def _size(size: int | None, what: str) -> str:
 # -- by time ---------------------------------------------------------------------------------------------------------
 
 
-def _explain_time(
-    view: "PartitionView", look: Look, files: CountedFiles, time: int, isolation: Isolation
-) -> Explanation:
+def _explain_time(view: "PartitionView", look: Look, files: CountedFiles, time: int, limit: _Limit) -> Explanation:
     trace: list[Step] = []
     is_answerable = look.segments or time != MAX_TIMESTAMP
-    found = offset_for_time(TimedPartition(view, look), time, isolation, trace) if is_answerable else None
+    timed = TimedPartition(view, look, lambda: limit.offset)
+    found = offset_for_time(timed, time, Isolation.LOG_END, trace) if is_answerable else None
     cost = _reading(files.reads)  # before the entries are looked up once more, to be told
     steps = []
     if time in _SPECIALS:
-        steps.append(PlanStep("special", _SPECIALS[time].format(isolation=isolation.value), {"time": time}))
+        steps.append(PlanStep("special", _SPECIALS[time].format(limit=limit.name), {"time": time}))
     else:
         steps += _segments_passed(look, time)
         for segment in look.segments:
             if trace and trace[0] == SegmentChosen(segment.base_offset):
                 chosen = f"{segment.files[LOG_SUFFIX]}, the first whose largest time reaches {time_text(time)}"
                 steps += _told(trace, segment, segment.open(), chosen, by_time=True)
-    steps += [cost, _answer_step(view, found, isolation)]
+    steps += [cost, _answer_step(found, limit)]
     return Explanation(str(view.topic_partition), f"time {time_text(time)}", tuple(steps), found)
 
 
@@ -258,11 +273,10 @@ def _segments_passed(look: Look, time: int) -> Iterator[PlanStep]:
         yield PlanStep("pass", text, {"base_offset": segment.base_offset, "largest_timestamp_ms": largest})
 
 
-def _answer_step(view: "PartitionView", found: TimestampAndOffset | None, isolation: Isolation) -> PlanStep:
-    limit = view.limit_offset(isolation)
-    facts = {"isolation": isolation.value, "limit_offset": limit}
+def _answer_step(found: TimestampAndOffset | None, limit: _Limit) -> PlanStep:
+    facts = {"isolation": limit.name, "limit_offset": limit.offset}
     if found is None:
-        return PlanStep("answer", f"no record below the {isolation.value}, {limit}", facts)
+        return PlanStep("answer", f"no record below the {limit.name}, {limit.offset}", facts)
     epoch = "unknown" if found.leader_epoch is None else found.leader_epoch
     return PlanStep(
         "answer",

@@ -6,7 +6,7 @@ segments make a partition, partitions make a root.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,10 @@ def open(
     `replica` is the root whose copies are read where several roots hold copies of a partition. `storage_options` go to
     the file system that pyarrow makes of an address; `filesystem` is one that is made already.
     """
-    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    paths = [path] if isinstance(path, str | os.PathLike) else list(path) if isinstance(path, Iterable) else [path]
+    for one in (*paths, *(() if replica is None else (replica,))):
+        if not isinstance(one, str | os.PathLike):
+            raise InvalidRequestError(f"{one!r} is no path of a directory: pass a text or a Path")
     if not paths:
         raise InvalidRequestError("no directory is named: pass the path of a log directory or of a partition in it")
     places = [place for one in paths for place in _places_of(os.fspath(one), storage_options, filesystem)]

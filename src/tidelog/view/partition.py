@@ -24,7 +24,7 @@ from tidelog.log.names import (
 from tidelog.log.offsets import TimestampAndOffset, as_offset
 from tidelog.log.partition_metadata import read_topic_id
 from tidelog.log.transaction_index import AbortedTxnEntry
-from tidelog.log.watermarks import Isolation, ensure_isolation
+from tidelog.log.watermarks import Isolation
 from tidelog.records.batches import Batch
 from tidelog.records.committed import AbortedTxn, committed_batches
 from tidelog.records.record import Record
@@ -200,15 +200,8 @@ class PartitionView:
         """Up to where every transaction is decided, and not above the high watermark."""
         return self._transactions.last_stable_offset(self.high_watermark)
 
-    def limit_offset(self, isolation: Isolation) -> int:
-        """The first offset that a reader may not see."""
-        ensure_isolation(isolation)
-        if isolation is Isolation.LOG_END:
-            return self.log_end_offset
-        return self.high_watermark if isolation is Isolation.HIGH_WATERMARK else self.last_stable_offset
-
     def limit_of(self, *, committed: bool = False, end_bound: EndBound = "logEnd") -> int:
-        """The same in the words of a scan. The log end is open for committed data as far as its transactions are."""
+        """The first offset that a reader may not see. With `committed` no open transaction lies before it."""
         if end_bound not in ("logEnd", "highWatermark"):
             raise InvalidRequestError(f"{end_bound!r} is no end of a log; there are 'logEnd' and 'highWatermark'")
         limit = self.log_end_offset if end_bound == "logEnd" else self.high_watermark
@@ -219,7 +212,7 @@ class PartitionView:
         """Which leader wrote from which offset on, as far as the log reaches; empty where that is not known."""
         try:
             entries = read_epochs(self.files, join(self.path, LEADER_EPOCH_CHECKPOINT))
-        except CheckpointError:
+        except (CheckpointError, StorageError):
             return ()
         before = [entry for entry in entries if entry.start_offset <= self.log_start_offset]
         first = [EpochEntry(before[-1].epoch, self.log_start_offset)] if before else []
@@ -235,7 +228,7 @@ class PartitionView:
         """The id of the topic; None where the directory does not say."""
         try:
             return read_topic_id(self.files, join(self.path, PARTITION_METADATA))
-        except CheckpointError:
+        except (CheckpointError, StorageError):
             return None
 
     @property
@@ -270,7 +263,7 @@ class PartitionView:
         for name, read in ((LEADER_EPOCH_CHECKPOINT, read_epochs), (PARTITION_METADATA, read_topic_id)):
             try:
                 read(self.files, join(self.path, name))
-            except CheckpointError as error:
+            except (CheckpointError, StorageError) as error:
                 yield f"{error}; the file is not used"
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -355,21 +348,33 @@ class PartitionView:
         """Below which offset no record reaches a time; None if none does at all. What a scan begins with."""
         return TimedPartition(self).looking_again(lambda log: log.first_offset_reaching(timestamp_ms))
 
-    def offset_for_time(self, timestamp_ms: int, isolation: Isolation = Isolation.LOG_END) -> TimestampAndOffset | None:
-        """The first record at or after a time, as a broker answers; -1 to -6 have their meaning (list_offsets.py)."""
-        ensure_isolation(isolation)
+    def offset_for_time(
+        self, timestamp_ms: int, *, committed: bool = False, end_bound: EndBound = "logEnd"
+    ) -> TimestampAndOffset | None:
+        """The first record at or after a time, as a broker answers; -1 to -6 have their meaning (list_offsets.py).
+
+        `committed` and `end_bound` as in `read`. A consumer of a broker that reads committed data is
+        `committed=True, end_bound="highWatermark"`.
+        """
+        self.limit_of(committed=committed, end_bound=end_bound)  # refuses what is none
         self.ensure_copies_agree()
         if timestamp_ms == MAX_TIMESTAMP and not self.segments:
             return None
-        return TimedPartition(self).looking_again(lambda log: offset_for_time(log, timestamp_ms, isolation))
+        timed = TimedPartition(self, limit=lambda: self.limit_of(committed=committed, end_bound=end_bound))
+        return timed.looking_again(lambda log: offset_for_time(log, timestamp_ms, Isolation.LOG_END))
 
     def explain(
-        self, *, offset: int | None = None, time: int | None = None, isolation: Isolation = Isolation.LOG_END
+        self,
+        *,
+        offset: int | None = None,
+        time: int | None = None,
+        committed: bool = False,
+        end_bound: EndBound = "logEnd",
     ) -> "Explanation":
         """How an offset or a time is found: every step, by the code that finds it."""
         from tidelog.view.explain import explain
 
-        return explain(self, offset=offset, time=time, isolation=isolation)
+        return explain(self, offset=offset, time=time, committed=committed, end_bound=end_bound)
 
     def scan(self, **options: "Unpack[ScanOptions]") -> "Scan":
         """The records as Arrow batches, looked at anew with every reading; the options are those of `Scan.of`."""

@@ -78,6 +78,9 @@ class Piece(NamedTuple):
 def scan_schema(columns: Sequence[str] | None = None, timestamp_unit: TimestampUnit = "ms") -> pa.Schema:
     """The schema of a choice of columns; without one, of the eight of Spark's Kafka source."""
     names = SCAN_COLUMNS if columns is None else columns
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        known = ", ".join(ALL_SCAN_COLUMNS)
+        raise InvalidRequestError(f"columns are a list of names, not {names!r}; there are {known}")
     if not len(names):
         raise InvalidRequestError("no column is asked for; to learn how many rows there are, ask count()")
     if isinstance(names, str):

@@ -107,6 +107,8 @@ class Request:
             raise InvalidRequestError("key_partitions without a key: it says which partition a key lies in")
         if isinstance(max_lateness, timedelta):
             max_lateness = max_lateness // _ONE_MS
+        if max_lateness is not None and (isinstance(max_lateness, bool) or not isinstance(max_lateness, int)):
+            raise InvalidRequestError(f"max_lateness {max_lateness!r} is no number of milliseconds, and no timedelta")
         if max_lateness is not None and max_lateness < 0:
             raise InvalidRequestError(f"max_lateness {max_lateness} ms: records are late by 0 at least")
         return cls(
@@ -116,7 +118,7 @@ class Request:
             from_time_ms=None if from_time is None else time_ms(from_time),
             to_time_ms=None if to_time is None else time_ms(to_time),
             max_lateness_ms=max_lateness,
-            key=key.encode() if isinstance(key, str) else key,
+            key=None if key is None else _key(key),
             key_partitions=key_partitions,
             committed=committed,
             end_bound=end_bound,
@@ -173,7 +175,20 @@ class Request:
         return self.end_bound == "logEnd" and (to_offset is None or to_offset > offset)
 
 
+def _key(key: bytes | str) -> bytes:
+    if isinstance(key, str):
+        try:
+            return key.encode()
+        except UnicodeEncodeError:
+            raise InvalidRequestError(f"the key {ascii(key)} has no UTF-8: pass its bytes") from None
+    if not isinstance(key, bytes | bytearray | memoryview):
+        raise InvalidRequestError(f"a key is bytes or text, not {key!r}: a number is stored as some bytes, pass those")
+    return bytes(key)
+
+
 def _numbers(partitions: int | Collection[int]) -> Collection[int]:
+    if not isinstance(partitions, int | Collection):
+        raise InvalidRequestError(f"partitions are a number or several, not {partitions!r}")
     numbers = [partitions] if isinstance(partitions, int) else list(partitions)
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, int):

@@ -197,6 +197,6 @@ class RootView:
     ) -> dict[TopicPartition, int]:
         try:
             return read(self.files, self.path)
-        except CheckpointError as error:
+        except (CheckpointError, StorageError) as error:
             self._damage[name] = str(error)
             return {}

@@ -19,9 +19,10 @@ Answer = TypeVar("Answer")
 class TimedPartition:
     """The bounds of a partition and its segments, each opened when it is asked."""
 
-    def __init__(self, view: "PartitionView", look: Look | None = None) -> None:
+    def __init__(self, view: "PartitionView", look: Look | None = None, limit: Callable[[], int] | None = None) -> None:
         self._look = view.look if look is None else look  # replaced when a segment goes away
         self._view = view
+        self._limit = limit  # the first offset that a reader may not see; without one, the log end
 
     @property
     def log_start_offset(self) -> int:
@@ -42,8 +43,8 @@ class TimedPartition:
         return (segment.open() for segment in self._look.segments)
 
     def limit_offset(self, isolation: Isolation) -> int:
-        """The first offset that a reader may not see."""
-        return self._view.limit_offset(isolation)
+        """The first offset that a reader may not see. A view says it with `committed` and `end_bound`, as `read`."""
+        return self._view.log_end_offset if self._limit is None else self._limit()
 
     def first_segment_reaching(self, timestamp_ms: int) -> SegmentReader | None:
         """The first segment whose largest timestamp is not below the given one.
