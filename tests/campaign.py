@@ -23,6 +23,9 @@ and the block is named. What failed can be seen again with the line that is prin
                of every position (tests/fsck/pages.py)
     starts     directories of a real broker damaged, and what Kafka 4.3 then starts with; left out, and said so, where
                Apache Kafka's jars are not in the cache (tests/compat/start_campaign.py)
+    journals   hostile journals of unfinished writes, read and recovered (tests/spark/hostile_journals.py)
+    killed-writes  Kafka started after a kill at every step of a commit of Spark's and of a load
+               (tests/compat/killed_writes.py)
     live       checks of a root that another process works on without a rest (tests/fsck/live.py)
     recorded   the power cut in runs of real processes whose calls strace has recorded; left out, and said so, where
                nothing can be traced (tests/property/recorded_calls.py)
@@ -60,6 +63,8 @@ KINDS = {
     "fsck": "tests.fsck.campaign:run",
     "pages": "tests.fsck.pages:run",
     "starts": "tests.compat.start_campaign:run",
+    "journals": "tests.spark.hostile_journals:run",
+    "killed-writes": "tests.compat.killed_writes:run",
     "live": "tests.fsck.live:run",
     "damage": "tests.property.damage:run",
 }
@@ -80,6 +85,8 @@ RECORDED_SHARE = 20  # one loss of power in a recorded run for so many in runs t
 MANAGER_SHARE = 5  # one cut of a manager for so many of one log
 START_SHARE = 80  # one start of a real broker for so many cuts
 START_BLOCK = 100
+KILLED_WRITES = 200  # there are fewer steps
+JOURNAL_SHARE, JOURNAL_BLOCK = 2, 1_000  # one hostile journal for so many cuts
 LIMIT_SHARE = 40  # and one real shortage
 COMPACTION_SHARE = 5  # one cut of a round of compaction for so many of other workloads
 
@@ -128,9 +135,13 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         yield Block("pages", seed * 1_000_000 + start, min(FSCK_BLOCK, cuts // PAGES_SHARE - start))
     reason = import_module("tests.compat.kafka_tools").missing()
     if reason is not None:
-        click.echo(f"without cases of kind starts: {reason}", err=True)
+        click.echo(f"without cases of the kinds starts and killed-writes: {reason}", err=True)
     for start in range(0, cuts // START_SHARE if reason is None else 0, START_BLOCK):
         yield Block("starts", seed * 1_000_000 + start, min(START_BLOCK, cuts // START_SHARE - start))
+    if reason is None:
+        yield Block("killed-writes", seed, KILLED_WRITES)
+    for number in range(cuts // JOURNAL_SHARE // JOURNAL_BLOCK):
+        yield Block("journals", seed * 1_000_000 + number, JOURNAL_BLOCK)
     for start in range(0, cuts // LIVE_SHARE, LIVE_BLOCK):
         yield Block("live", seed * 1_000_000 + start, min(LIVE_BLOCK, cuts // LIVE_SHARE - start))
     damages = len(import_module("tests.property.damage").all_damage())

@@ -11,7 +11,6 @@ journal Kafka must start at once, serve all or nothing, and remove what was stag
 import os
 import random
 import shutil
-import signal
 import tempfile
 import time
 from collections import Counter
@@ -22,7 +21,7 @@ from typing import NamedTuple
 from tests.compat.broker import Broker
 from tests.compat.broker_clients import consume, create_topic, produce
 from tests.spark.commits import ADDED, Values, commit_here
-from tests.tables.loads import load_here
+from tests.tables.loads import kill_in, load_here
 from tidelog.log.names import UNFINISHED_WRITE
 from tidelog.records import NewRecord
 from tidelog.spark.recovery import recover
@@ -60,7 +59,7 @@ def judge(template: Template, place: Path, name: str, call: int) -> str:
     """Kill a write with a call, and let Kafka judge; what it did."""
     root = place / f"{name}-{call}"
     shutil.copytree(template.root, root)
-    _kill(WRITES[name], root, call)
+    kill_in(WRITES[name], root, call)
     broker = Broker(root, HASTY)
     is_unfinished = (root / UNFINISHED_WRITE).exists()
     if is_unfinished:
@@ -76,20 +75,8 @@ def judge(template: Template, place: Path, name: str, call: int) -> str:
     assert not [entry for entry in os.listdir(root) if entry.endswith("-stray")], f"{name}, call {call}: strays"
     shutil.rmtree(root)
     if is_unfinished:
-        return f"{name} refused, then {'all' if found == AFTER else 'nothing'}"
-    return f"{name} {'all' if found == AFTER else 'nothing'}"
-
-
-def _kill(write: Callable[[str, int], int], root: Path, call: int) -> None:
-    """Do a write in a process of its own, which is killed with one of its calls."""
-    process = os.fork()
-    if not process:
-        try:
-            write(str(root), call)
-        finally:
-            os._exit(1)  # it was to be killed
-    _, status = os.waitpid(process, 0)
-    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, f"call {call} was not made"
+        return f"{name}-refused-then-{'all' if found == AFTER else 'nothing'}"
+    return f"{name}-{'all' if found == AFTER else 'nothing'}"
 
 
 def _logs(root: Path) -> dict[str, bytes]:

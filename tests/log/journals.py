@@ -9,7 +9,7 @@ from tidelog.log.journal_format import PartitionNote, Piece, WriteJournal, Write
 from tidelog.log.names import TopicPartition, delete_directory_name
 from tidelog.records.checksum import crc32c_of
 
-__all__ = ["COMMIT", "LOAD", "Lines", "lines_of", "mutated", "sealed"]
+__all__ = ["COMMIT", "LOAD", "Lines", "large", "lines_of", "mutated", "sealed"]
 
 Lines = list[Any]
 
@@ -76,6 +76,15 @@ def mutated(journal: WriteJournal, rng: random.Random) -> bytes:
     if rng.random() < 0.15:
         data = _change_bytes(data, rng)
     return data
+
+
+def large(journal: WriteJournal, rng: random.Random) -> bytes:
+    """A journal with one line again and again, some 60 MB."""
+    first, *rest = encode(journal).splitlines(keepends=True)
+    filler = rng.choice((b"\n", b"{}\n", b"[[],[],[]]\n", b"[" + b"[]," * 200_000 + b"[]]\n", *rest[:-1]))
+    body = b"".join([first, *rest[:-1]]) + filler * ((60 << 20) // len(filler))
+    end = {"line": "end", "lines": body.count(b"\n"), "crc": crc32c_of(body)}
+    return body + json.dumps(end).encode() + b"\n"
 
 
 def _change_field(lines: Lines, rng: random.Random) -> None:

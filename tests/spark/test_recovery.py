@@ -2,8 +2,7 @@
 
 import contextlib
 import random
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import tidelog
 from tests.log.journals import COMMIT, LOAD
 from tests.spark.commits import ADDED, commit_here, values
 from tests.spark.hostile_journals import a_home, look_at, run, snapshot
-from tests.tables.loads import load_here
+from tests.tables.loads import kill_in, load_here
 from tidelog.cli.main import cli
 from tidelog.errors import CheckpointError, InvalidRequestError, LockedError, StorageError, TidelogError
 from tidelog.log import LogManager, TopicPartition
@@ -47,18 +46,17 @@ def a_root(root: Path, records: int = 3, topic: str = "orders") -> Path:
     return root
 
 
-def killed(tmp_path: Path, module: str) -> Path:
+def killed(tmp_path: Path, write: Callable[[str, int], int]) -> Path:
     """A root in which a load, or a commit, was killed when some of it was appended."""
-    whole = tmp_path / f"{module}-whole"
-    calls = commit_here(str(whole)) if module == "spark.commits" else load_here(str(whole))
-    root = tmp_path / module
-    subprocess.run([sys.executable, "-m", f"tests.{module}", str(root), str(calls * 6 // 10)], check=False)
+    calls = write(str(tmp_path / f"{write.__name__}-whole"), 0)
+    root = tmp_path / write.__name__
+    kill_in(write, root, calls * 6 // 10)
     assert (root / UNFINISHED_WRITE / JOURNAL_FILE).exists()
     return root
 
 
 def test_a_killed_commit_is_finished_and_a_killed_load_taken_back(tmp_path: Path) -> None:
-    commit, load = killed(tmp_path, "spark.commits"), killed(tmp_path, "tables.loads")
+    commit, load = killed(tmp_path, commit_here), killed(tmp_path, load_here)
     for root in (commit, load):
         with pytest.raises(InvalidRequestError, match="a write was interrupted; run `tidelog recover"):
             LogManager.open(str(root))
@@ -78,7 +76,7 @@ def test_a_killed_commit_is_finished_and_a_killed_load_taken_back(tmp_path: Path
 
 
 def test_a_repair_settles_first_and_a_rehearsal_tells(tmp_path: Path) -> None:
-    root = killed(tmp_path, "spark.commits")
+    root = killed(tmp_path, commit_here)
     dry = CliRunner().invoke(cli, ["fsck", str(root), "--repair", "--dry-run"])
     assert (dry.exit_code, dry.stderr.count("\n")) == (3, 1), dry.stderr
     assert f"run `tidelog recover {root}` first" in dry.stderr
@@ -118,7 +116,7 @@ def test_a_root_that_somebody_has_open_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_no_root_is_touched_if_the_journal_of_another_is_not_valid(tmp_path: Path) -> None:
-    one, two = killed(tmp_path, "spark.commits"), a_root(tmp_path / "two")
+    one, two = killed(tmp_path, commit_here), a_root(tmp_path / "two")
     (two / UNFINISHED_WRITE).mkdir()
     before = snapshot(one)
     with pytest.raises(CheckpointError, match="there is no file journal"):
@@ -196,9 +194,9 @@ def test_a_journal_that_does_not_fit_its_root_changes_nothing_outside(tmp_path: 
 
 
 def test_hostile_journals_touch_nothing_outside_and_hide_nothing_in_silence() -> None:
-    counts = run(16, 120)
-    assert counts["rejected"] > 60
-    assert counts["shown"] + counts["told"] + counts["rejected"] == 120
+    counts = run(16, 60)
+    assert counts["rejected"] > 30
+    assert counts["shown"] + counts["told"] + counts["rejected"] == 60
 
 
 def test_what_a_journal_says_of_a_log_that_is_shorter_is_rejected(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -55,6 +57,18 @@ def load_here(root: str, kill_at: int = 0) -> int:
     batches = [pa.RecordBatch.from_pydict(each) for each in ROWS]
     load_table(batches, root, "orders", partitions=3, fs=disk, clock=ManualClock(NOW), rng=random.Random(7))
     return kill_at - disk.calls_left
+
+
+def kill_in(write: Callable[[str, int], int], root: Path, call: int) -> None:
+    """Do a write in a process of its own, which is killed with one of its calls."""
+    process = os.fork()
+    if not process:
+        try:
+            write(str(root), call)
+        finally:
+            os._exit(1)  # it was to be killed
+    _, status = os.waitpid(process, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, f"call {call} was not made"
 
 
 if __name__ == "__main__":
