@@ -8,6 +8,9 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tidelog.errors import CorruptionError
+from tidelog.records import read_batches
+
 METADATA = "__cluster_metadata-0"
 UID = "0123456789abcdef0123456789abcdef"
 OTHER_ID = "OimrddjSTw20XAh5VnF0_A"
@@ -61,7 +64,10 @@ def _hurt(files: Sequence[Path], roots: Roots, rng: random.Random, *, newest: bo
     if not files:
         return _directory(roots, rng)
     path = files[-1] if newest and rng.random() < 0.6 else rng.choice(files)
-    way = rng.choice((_cut, _cut, _flip, _flip, _zero, _remove, _append, _scramble, _exchange, _rewrite))
+    ways = [_cut, _cut, _flip, _flip, _zero, _remove, _append, _scramble, _exchange, _rewrite]
+    if path.suffix in (".checkpoint", ".log"):
+        ways += [_cut_between_batches, _cut_between_batches, _repeat_a_batch]
+    way = rng.choice(ways)
     path.chmod(0o644)
     return f"{path.parent.name}/{path.name}: {way(path, files, rng)}"
 
@@ -71,6 +77,32 @@ def _cut(path: Path, files: Sequence[Path], rng: random.Random) -> str:
     size = rng.choice((0, len(data) // 2, max(len(data) - rng.randrange(1, 20), 0), rng.randrange(len(data) + 1)))
     path.write_bytes(data[:size])
     return f"cut to {size} of {len(data)}"
+
+
+def _batches(path: Path) -> list[bytes]:
+    try:
+        return [bytes(batch.buffer) for batch in read_batches(path.read_bytes())]
+    except CorruptionError:
+        return []  # it was damaged before
+
+
+def _cut_between_batches(path: Path, files: Sequence[Path], rng: random.Random) -> str:
+    batches = _batches(path)
+    kept = rng.randrange(len(batches) + 1)
+    path.write_bytes(b"".join(batches[:kept]))
+    if path.suffix == ".checkpoint" and rng.random() < 0.5:  # and nothing of the log is there to make up for it
+        for log in path.parent.glob("*.log"):
+            log.unlink()
+    return f"cut to {kept} of {len(batches)} batches, {len(list(path.parent.glob('*.log')))} logs beside it"
+
+
+def _repeat_a_batch(path: Path, files: Sequence[Path], rng: random.Random) -> str:
+    batches = _batches(path)
+    if not batches:
+        return _remove(path, files, rng)
+    number, at = rng.randrange(len(batches)), rng.randrange(len(batches) + 1)
+    path.write_bytes(b"".join([*batches[:at], batches[number], *batches[at:]]))
+    return f"batch {number} put in before batch {at} of {len(batches)}"
 
 
 def _flip(path: Path, files: Sequence[Path], rng: random.Random) -> str:

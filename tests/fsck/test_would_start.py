@@ -15,6 +15,7 @@ from tests.golden.corpus import case
 from tidelog.fsck import Verdict, check, repair, verdicts
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.partition_metadata import read_topic_id
+from tidelog.records import read_batches
 
 CASE = "kafka-4.3/9-metadata"
 METADATA = "__cluster_metadata-0"
@@ -157,6 +158,18 @@ def test_topics_that_the_metadata_has_lost_are_set_aside(root: Path) -> None:
     assert {Path(path).name for path in found.strays} == {"a-1-2-1", "orders-0", "orders-1", "views-0"}
     assert "4 set aside as strays" in str(found)
     assert "NODE-STRAY" in codes(root)
+
+
+def test_a_snapshot_that_is_cut_between_batches_is_found_where_kafka_starts_without_topics(root: Path) -> None:
+    path = newest(root, ".checkpoint")
+    header, *_ = read_batches(path.read_bytes())
+    path.write_bytes(bytes(header.buffer))
+    for log in (root / METADATA).glob("*.log"):
+        log.unlink()
+    assert str(verdict_on(root)).endswith("yes, with 0 topics, 0 partitions; 4 set aside as strays")
+    report = check(str(root))
+    (found,) = [one for one in report.findings if one.code == "META-SNAPSHOT"]
+    assert (found.file, found.severity.value) == (str(path), "error")
 
 
 def test_a_topic_id_is_written_anew_from_the_metadata_log(root: Path) -> None:
