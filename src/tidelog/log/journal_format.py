@@ -3,6 +3,7 @@
 A journal is text, one JSON object per line. The field `line` says what an object is:
 
     {"line":"write","version":1,"kind":"commit","marker":null,"was_empty":false,"configs":{},"stream":null}
+    {"line":"group","id":"91ab…","number":0,"roots":["/d1","/d2"]}
     {"line":"topic","topic":"orders","id":"7c0f…"}
     {"line":"partition","topic":"orders","partition":0,"is_new":false,"is_replaced":false,"end":5,"epoch":0,…}
     {"line":"piece","topic":"orders","partition":0,"directory":"orders-0.4f…-delete","size":812,"records":9,…}
@@ -40,12 +41,13 @@ from tidelog.log.names import (
 from tidelog.records.checksum import crc32c_of
 from tidelog.records.java import MAX_INT32
 
-__all__ = ["MOST_BYTES", "PartitionNote", "Piece", "WriteJournal", "WriteKind", "decode", "encode"]
+__all__ = ["MOST_BYTES", "LoadGroup", "PartitionNote", "Piece", "WriteJournal", "WriteKind", "decode", "encode"]
 
 VERSION = 1
 MOST_BYTES = 64 << 20  # of a journal: some 300,000 pieces
 _MOST_LINE_BYTES = 1 << 20
 _MAX_INT64 = (1 << 63) - 1
+_MOST_ROOTS = 1000
 _MOST_TEXT = 4096  # characters in a text that is nobody's name
 _STAGED_ENDING = re.compile(r"\.([0-9a-f]{32})-delete")
 
@@ -60,6 +62,17 @@ class WriteKind(Enum):
     def words(self) -> str:
         """The write, in a sentence."""
         return "a load" if self is WriteKind.LOAD else "a write of Spark's"
+
+
+class LoadGroup(NamedTuple):
+    """A load into several log directories, which is done in all of them or in none.
+
+    It is decided when the journal of the first directory goes. The paths are only looked at, never written to.
+    """
+
+    id: str
+    number: int  # of this directory
+    roots: tuple[str, ...]
 
 
 class Piece(NamedTuple):
@@ -122,6 +135,7 @@ class WriteJournal:
     topic_ids: dict[str, uuid.UUID | None] = field(default_factory=dict)
     partitions: dict[TopicPartition, PartitionNote] = field(default_factory=dict)
     dropped: list[TopicPartition] = field(default_factory=list)  # of a topic that gets fewer partitions
+    group: LoadGroup | None = None  # of a load, once everything is appended in all of its directories
 
     @property
     def pieces(self) -> list[Piece]:
@@ -154,6 +168,8 @@ def _lines(journal: WriteJournal) -> Iterator[dict[str, Any]]:
         "configs": journal.configs,
         "stream": journal.stream,
     }
+    if journal.group is not None:
+        yield {"line": "group", **journal.group._asdict()}
     for topic, known in journal.topic_ids.items():
         yield {"line": "topic", "topic": topic, "id": None if known is None else known.hex}
     for place, note in journal.partitions.items():
@@ -195,6 +211,10 @@ def _is_stream(value: Any) -> bool:
     return type(value) is list and len(value) == 2 and _is_text(value[0]) and _whole(0, _MAX_INT64)(value[1])
 
 
+def _are_roots(value: Any) -> bool:
+    return type(value) is list and 1 < len(value) <= _MOST_ROOTS and all(map(_is_text, value))
+
+
 def _is_hex_id(value: Any) -> bool:
     return type(value) is str and re.fullmatch(r"[0-9a-f]{32}", value) is not None
 
@@ -231,6 +251,7 @@ _FIELDS: dict[str, dict[str, Check]] = {
         "configs": _is_configs,
         "stream": _or_null(_is_stream),
     },
+    "group": {"id": _is_hex_id, "number": _whole(0, _MOST_ROOTS), "roots": _are_roots},
     "topic": {"topic": _is_topic, "id": _or_null(_is_hex_id)},
     "partition": {
         **_PLACE,
@@ -345,6 +366,9 @@ class _Reading:
         self._stage = stage
         fields = _checked(_ORDER[stage], content, where)
         del fields["line"]
+        if line == "group":
+            self._add_group(LoadGroup(fields["id"], fields["number"], tuple(fields["roots"])), where)
+            return
         if line == "topic":
             self._add_topic(fields["topic"], fields["id"], where)
             return
@@ -360,6 +384,13 @@ class _Reading:
             self._add_piece(Piece(**fields), where)
         else:
             self._add_dropped(place, where)
+
+    def _add_group(self, group: LoadGroup, where: str) -> None:
+        if self._journal.kind is not WriteKind.LOAD or self._journal.group is not None:
+            raise CheckpointError(f"{where}: a load has one group, and nothing else has any")
+        if group.number >= len(group.roots) or len(set(group.roots)) != len(group.roots):
+            raise CheckpointError(f"{where}: {group.number} is none of {len(group.roots)} log directories")
+        self._journal.group = group
 
     def _add_topic(self, topic: str, known: str | None, where: str) -> None:
         if topic in self._journal.topic_ids:

@@ -19,6 +19,7 @@ from tidelog.log.checkpoints import read_epochs, read_offsets
 from tidelog.log.files import FileSystem, ReadFileSystem, join, opened, write_atomically
 from tidelog.log.journal_format import (
     MOST_BYTES,
+    LoadGroup,
     PartitionNote,
     Piece,
     WriteJournal,
@@ -40,6 +41,7 @@ from tidelog.log.names import (
 from tidelog.log.partition_metadata import read_topic_id
 
 __all__ = [
+    "LoadGroup",
     "PartitionNote",
     "Piece",
     "WriteJournal",

@@ -34,7 +34,7 @@ from tidelog.log.write_journal import (
 )
 from tidelog.spark.commit_apply import apply_journal, check_pieces
 from tidelog.tables.load_root import ensure_loadable
-from tidelog.tables.load_undo import take_back
+from tidelog.tables.load_undo import is_decided, settle_load
 
 __all__ = ["Recovery", "locked", "logs_in", "recover", "remove_staged", "settle", "settle_root"]
 
@@ -49,12 +49,18 @@ class Recovery(NamedTuple):
     root: str
     write: WriteJournal | None  # that was unfinished
     were_logs_recovered: bool
+    was_decided: bool = False  # it is a load that was done in another directory already
+
+    @property
+    def is_taken_back(self) -> bool:
+        """Whether an unfinished write was taken back, and not finished."""
+        return self.write is not None and self.write.kind is WriteKind.LOAD and not self.was_decided
 
     def __str__(self) -> str:
         """What was done, in a sentence."""
         done = []
         if self.write is not None:
-            deed = "taken back" if self.write.kind is WriteKind.LOAD else "finished"
+            deed = "taken back" if self.is_taken_back else "finished"
             topics = ", ".join(sorted({place.topic for place in (*self.write.partitions, *self.write.dropped)}))
             done.append(f"{self.write.kind.words} into {topics} was interrupted and is {deed}")
         if self.were_logs_recovered:
@@ -63,11 +69,10 @@ class Recovery(NamedTuple):
 
     def to_dict(self) -> dict[str, object]:
         """For programs."""
-        write = None if self.write is None else self.write.kind
         return {
             "root": self.root,
-            "taken_back": write is WriteKind.LOAD,
-            "finished": write is WriteKind.COMMIT,
+            "taken_back": self.is_taken_back,
+            "finished": self.write is not None and not self.is_taken_back,
             "recovered": self.were_logs_recovered,
         }
 
@@ -88,12 +93,19 @@ def recover(
         if about is None or not about.is_directory:
             raise InvalidRequestError(f"{root} is no directory: name the log directories of a broker")
         ensure_loadable(fs, root)
-        read_journal(fs, root)  # all are known to be valid before the first is followed
-    writes = {root: _settled(fs, root, clock) for root in roots}
+    # All are known to be valid before the first is followed. Of a load into several, the first has the say to the end.
+    journals = {root: read_journal(fs, root) for root in roots}
+    order = sorted(roots, key=lambda root: _is_first_of_group(journals[root]))
+    decided = {root for root, journal in journals.items() if journal is not None and is_decided(fs, journal)}
+    writes = {root: _settled(fs, root, clock) for root in order}
     unclean = [root for root in roots if logs and logs_in(fs, root) and not CleanShutdownFile(fs, root).exists()]
     if unclean:
         LogManager.open(unclean, fs=fs, clock=clock).close()
-    return [Recovery(root, writes[root], root in unclean) for root in roots]
+    return [Recovery(root, writes[root], root in unclean, root in decided) for root in roots]
+
+
+def _is_first_of_group(journal: WriteJournal | None) -> bool:
+    return journal is not None and journal.group is not None and journal.group.number == 0
 
 
 def _settled(fs: FileSystem, root: str, clock: Clock) -> WriteJournal | None:
@@ -124,7 +136,7 @@ def settle(fs: FileSystem, root: str, clock: Clock, rng: random.Random, threads:
         if fs.stat(directory) is not None:
             ensure_plain_files(fs, directory)
     if journal.kind is WriteKind.LOAD:
-        take_back(fs, root, journal, clock)
+        settle_load(fs, root, journal, clock)
         return journal.kind
     try:
         check_pieces(fs, root, journal, threads)

@@ -47,6 +47,7 @@ from tidelog.log.offline_root import OfflineRoot
 from tidelog.log.partition_metadata import read_topic_id
 from tidelog.log.unified_log import UnifiedLog
 from tidelog.log.write_journal import (
+    LoadGroup,
     PartitionNote,
     WriteJournal,
     WriteKind,
@@ -128,6 +129,11 @@ class LoadRoot:
                 f"{self.path}: {journal.kind.words} was interrupted; run `tidelog recover {self.path}` first"
             )
         ensure_untouched(self._fs, self.path, journal)
+        if journal.group is not None:
+            raise StorageError(
+                f"{self.path}: a load into several log directories was interrupted; "
+                f"run `tidelog recover {' '.join(journal.group.roots)}` first"
+            )
         take_back(self._fs, self.path, journal, self.clock)
         topics = ", ".join(sorted({place.topic for place in journal.partitions}))
         self._on_notice(f"a load into {topics} was interrupted here: what it had appended is taken back")
@@ -272,9 +278,18 @@ class LoadRoot:
         self.prepare()
         self.conclude()
 
-    def prepare(self) -> None:
-        """Bring everything to the disk. Until `conclude` the load can still be taken back."""
+    @property
+    def has_journal(self) -> bool:
+        """Whether anything was changed here."""
+        return bool(self._known_journal().partitions)
+
+    def prepare(self, group: LoadGroup | None = None) -> None:
+        """Bring everything to the disk. Until `conclude` the load can still be taken back.
+
+        `group` is the whole load, if it goes into several directories.
+        """
         journal = self._known_journal()
+        journal.group = group
         if not journal.partitions:
             return  # there was no row, and every partition was there
         ends = {self._place(number): log.log_end_offset for number, log in self._logs.items()}
@@ -290,8 +305,12 @@ class LoadRoot:
 
     def conclude(self) -> None:
         """Let the load be done: readers see it from here on."""
-        if self._known_journal().partitions:
+        if self.has_journal:
             remove_journal(self._fs, self.path)
+        self._is_finished = True
+
+    def leave_undecided(self) -> None:
+        """Keep the journal as it is when this is left: another directory of the load has the say."""
         self._is_finished = True
 
     def _write_checkpoints(self, ends: dict[TopicPartition, int]) -> None:

@@ -8,9 +8,10 @@
 A partition that is new goes into the directory with the fewest logs, as with a broker. One that lies in two directories
 is rejected: Kafka does not start on such a pair.
 
-A load is one step in each directory. In `finish` everything is brought to the disk in all of them first, and then
-their journals are removed one after the other. A crash between two removals leaves the load done in one directory and
-to be taken back in the other; until that is done, no broker starts.
+A load is one step, in all directories together. In `finish` everything is brought to the disk in all of them, and each
+journal says which they are. Then the journals are removed, and with the first one the load is decided: whoever finds
+another one later looks whether the first is still there (`settle_load`). Taking back goes the other way, so that the
+first journal is the last to go.
 """
 
 import random
@@ -26,6 +27,7 @@ from tidelog.log.files import FileSystem
 from tidelog.log.names import TopicPartition
 from tidelog.log.partition_metadata import random_topic_id
 from tidelog.log.unified_log import UnifiedLog
+from tidelog.log.write_journal import LoadGroup
 from tidelog.tables.load_root import LoadRoot
 from tidelog.tables.stray_topics import stray_warning
 
@@ -61,18 +63,15 @@ class LoadRoots:
         for number, root in enumerate(self._roots):
             if root.path in [other.path for other in self._roots[:number]]:
                 raise InvalidRequestError(f"{root.path} is named twice")
-        self._held = ExitStack()
         self._homes: dict[int, LoadRoot] = {}  # where each partition lies
         self._counts: dict[str, int] = {}  # logs by directory
 
     def __enter__(self) -> "LoadRoots":
-        try:
+        with ExitStack() as held:
             for root in self._roots:
-                self._held.enter_context(root)
+                held.enter_context(root)
             self._ensure_no_duplicates()
-        except BaseException as error:
-            self._held.__exit__(type(error), error, error.__traceback__)
-            raise
+            held.pop_all()
         for root in self._roots:
             self._counts[root.path] = root.log_count
             self._homes.update(dict.fromkeys(root.there, root))
@@ -82,7 +81,16 @@ class LoadRoots:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._held.__exit__(kind, error, trace)
+        problem: TidelogError | None = None
+        for root in reversed(self._roots):
+            if problem is not None:
+                root.leave_undecided()  # without its journal, what was not taken back would look decided
+            try:
+                root.__exit__(kind, error, trace)
+            except TidelogError as second:
+                problem = problem or second
+        if problem is not None:
+            raise problem
 
     def _ensure_no_duplicates(self) -> None:
         found: dict[TopicPartition, LoadRoot] = {}
@@ -131,16 +139,28 @@ class LoadRoots:
         return self._homes[number]
 
     def finish(self) -> None:
-        """Bring everything to the disk in all directories, and let it be done."""
-        for root in self._roots:
-            root.prepare()
-        for number, root in enumerate(self._roots):
+        """Bring everything to the disk in all directories, and let it be done: with the first journal that goes."""
+        changed = [root for root in self._roots if root.has_journal]
+        if len(changed) > 1:
+            paths, load_id = tuple(root.path for root in changed), f"{self._rng.getrandbits(128):032x}"
+            for number, root in enumerate(changed):
+                root.prepare(LoadGroup(load_id, number, paths))
+        else:
+            for root in changed:
+                root.prepare()
+        for number, root in enumerate(self._ordered(changed)):
+            if number:
+                root.leave_undecided()  # the load is decided: what goes wrong now does not take it back
             try:
                 root.conclude()
             except TidelogError as error:
                 if not number:
                     raise
-                done = ", ".join(each.path for each in self._roots[:number])
+                names = " ".join(each.path for each in changed)
                 raise StorageError(
-                    f"{error}; the rows of partitions in {done} are loaded, the others are not"
+                    f"{error}; all rows are loaded, and `tidelog recover {names}` finishes it"
                 ) from error
+
+    def _ordered(self, changed: list[LoadRoot]) -> list[LoadRoot]:
+        """All directories, those first that were changed."""
+        return [*changed, *(root for root in self._roots if root not in changed)]

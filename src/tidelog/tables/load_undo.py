@@ -11,6 +11,7 @@ been. So does the load itself where something goes wrong.
 
 from dataclasses import replace
 
+from tidelog.errors import StorageError
 from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
@@ -29,9 +30,17 @@ from tidelog.log.names import (
 )
 from tidelog.log.offline_root import OfflineRoot
 from tidelog.log.unified_log import UnifiedLog
-from tidelog.log.write_journal import PartitionNote, WriteJournal, journal_path, remove_journal, write_journal
+from tidelog.log.write_journal import (
+    LoadGroup,
+    PartitionNote,
+    WriteJournal,
+    journal_path,
+    read_journal,
+    remove_journal,
+    write_journal,
+)
 
-__all__ = ["take_back"]
+__all__ = ["is_decided", "settle_load", "take_back"]
 
 _FILES_OF_A_ROOT = (
     RECOVERY_POINT_CHECKPOINT,
@@ -40,6 +49,45 @@ _FILES_OF_A_ROOT = (
     CLEANER_CHECKPOINT,
     CLEAN_SHUTDOWN,
 )
+
+
+def settle_load(fs: FileSystem, path: str, journal: WriteJournal, clock: Clock) -> bool:
+    """Settle an interrupted load; whether it is taken back, and not finished.
+
+    A load into several directories is decided when the journal of the first of them goes: after that the others are
+    finished, which takes no more than removing their journals, since everything was on the disk by then. Before that
+    all are taken back, the first one last.
+    """
+    group = journal.group
+    if is_decided(fs, journal):
+        remove_journal(fs, path)
+        return False
+    if group is not None and not group.number:
+        for other in group.roots[1:]:
+            if _is_of_group(fs, other, group):
+                raise StorageError(
+                    f"{path}: a load into several log directories was interrupted; recover all of them at once: "
+                    f"`tidelog recover {' '.join(group.roots)}`"
+                )
+    take_back(fs, path, journal, clock)
+    return True
+
+
+def is_decided(fs: FileSystem, journal: WriteJournal) -> bool:
+    """Whether a load into several directories is done already in the first, and this is another one."""
+    group = journal.group
+    return group is not None and group.number > 0 and not _is_of_group(fs, group.roots[0], group)
+
+
+def _is_of_group(fs: FileSystem, root: str, group: LoadGroup) -> bool:
+    """Whether a log directory has a journal of a load that went into several."""
+    if fs.stat(root) is None:
+        raise StorageError(
+            f"{root} is not there: a load into {', '.join(group.roots)} was interrupted, and only all of them together "
+            "show how far it came"
+        )
+    found = read_journal(fs, root)
+    return found is not None and found.group is not None and found.group.id == group.id
 
 
 def take_back(fs: FileSystem, path: str, journal: WriteJournal, clock: Clock) -> None:

@@ -1,0 +1,122 @@
+"""A load into several log directories is one step: whatever cuts it, all of its rows are there afterwards, or none."""
+
+import contextlib
+import random
+
+import pyarrow as pa
+import pytest
+
+from tests.log.logs import NOW
+from tests.tables.loads import ADDED, ROWS, Values
+from tidelog.errors import StorageError, TidelogError
+from tidelog.log import LogManager, ManualClock
+from tidelog.log.names import UNFINISHED_WRITE
+from tidelog.log.watermarks import Isolation
+from tidelog.spark.recovery import recover
+from tidelog.tables.load import load_table
+from tidelog.testing.disk import PowerLost, SimulatedFileSystem
+
+ROOTS = ["/data/1", "/data/2"]
+OLD: Values = {0: [b"old"], 1: [b"old"], 2: [b"old"]}
+NEW: Values = {number: [b"old", *added] for number, added in ADDED.items()}
+
+
+def load(disk: SimulatedFileSystem, rows: object = ROWS) -> None:
+    batches = [pa.RecordBatch.from_pydict(each) for each in rows]  # type: ignore[attr-defined]
+    options = {"partitions": 3, "configs": {"segment.bytes": "1024"}}
+    load_table(batches, ROOTS, "orders", fs=disk, clock=ManualClock(NOW), rng=random.Random(7), **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def start() -> SimulatedFileSystem:
+    disk = SimulatedFileSystem(ManualClock(NOW))
+    load(disk, [{"value": [b"old"] * 3, "partition": [0, 1, 2]}])
+    disk.sync_all()
+    assert [len([name for name in disk.list(root) if name.startswith("orders-")]) for root in ROOTS] == [2, 1]
+    return disk
+
+
+def values(disk: SimulatedFileSystem) -> Values:
+    """What a broker that starts on all of the directories finds."""
+    with LogManager.open(ROOTS, fs=disk.copy(), clock=ManualClock(NOW)) as manager:
+        return {
+            log.topic_partition.partition: [record.value for record in log.records(isolation=Isolation.LOG_END)]
+            for log in sorted(manager.logs_of_topic("orders"), key=lambda log: log.topic_partition)
+        }
+
+
+def settled(disk: SimulatedFileSystem, order: int = 1) -> Values:
+    recover(ROOTS[::order], fs=disk, clock=ManualClock(NOW))
+    assert not [name for root in ROOTS for name in disk.list(root) if name == UNFINISHED_WRITE]
+    return values(disk)
+
+
+def calls_of_a_load(start: SimulatedFileSystem) -> int:
+    disk = start.copy()
+    first = disk.calls
+    load(disk)
+    return disk.calls - first
+
+
+def test_a_load_that_loses_its_power_anywhere_is_done_in_all_directories_or_in_none(
+    start: SimulatedFileSystem,
+) -> None:
+    calls, found = calls_of_a_load(start), []
+    for call in range(1, calls + 1):
+        disk = start.copy()
+        disk._tree.is_ordered = call % 2 == 0
+        disk.cut_at(disk.calls + call)
+        with pytest.raises(PowerLost):
+            load(disk)
+        for image in (disk.after_crash(random.Random(call)), disk.copy()):
+            there = settled(image, -1 if call % 3 else 1)
+            assert there in (OLD, NEW), f"call {call} of {calls}: {disk.journal[-6:]}"
+            found.append(there == NEW)
+    assert 0 < sum(found) < len(found)
+
+
+def test_between_the_journals_one_directory_alone_is_not_taken_back(start: SimulatedFileSystem) -> None:
+    """From the end backwards: the first cut that leaves a journal in both directories is before the decision."""
+    calls = calls_of_a_load(start)
+    states = set()
+    for call in range(calls, calls - 25, -1):
+        disk = start.copy()
+        disk.cut_at(disk.calls + call)
+        with pytest.raises(PowerLost):
+            load(disk)
+        image = disk.copy()
+        unfinished = tuple(UNFINISHED_WRITE in image.list(root) for root in ROOTS)
+        states.add(unfinished)
+        if unfinished == (True, True):
+            with pytest.raises(StorageError, match="recover all of them at once"):
+                recover(ROOTS[:1], fs=image, clock=ManualClock(NOW), logs=False)
+            with pytest.raises(TidelogError, match="into several log directories was interrupted"):
+                load(image)
+        elif unfinished == (False, True):
+            [done] = recover(ROOTS[1:], fs=image, clock=ManualClock(NOW), logs=False)
+            assert str(done) == "/data/2: a load into orders was interrupted and is finished"
+        assert settled(image) == (NEW if unfinished != (True, True) else OLD)
+    assert states == {(True, True), (False, True), (False, False)}
+
+
+def test_a_disk_that_refuses_once_leaves_all_rows_or_none(start: SimulatedFileSystem) -> None:
+    calls = calls_of_a_load(start)
+    for call in range(2, calls, 3):
+        disk = start.copy()
+        disk.fail({disk.calls + call}, "No space left on device", partly=True)
+        with contextlib.suppress(TidelogError):
+            load(disk)
+        disk.heal()
+        assert settled(disk) in (OLD, NEW), f"call {call} of {calls}"
+
+
+def test_a_directory_that_cannot_be_taken_back_keeps_the_others_undecided(start: SimulatedFileSystem) -> None:
+    calls = calls_of_a_load(start)
+    for call in range(calls // 2, calls, 5):
+        disk = start.copy()
+        disk.fail({disk.calls + call}, "No space left on device", partly=True)
+        disk.fail(operation="resize", path="/data/2/*", error="Input/output error")
+        with contextlib.suppress(TidelogError):
+            load(disk)
+        disk.heal()
+        assert settled(disk) in (OLD, NEW), f"call {call} of {calls}"
