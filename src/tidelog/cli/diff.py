@@ -16,14 +16,17 @@ __all__ = ["diff", "end_with", "paths_of_side"]
 
 _DIFFERENCES = 1
 _UNREADABLE = 3
-_BELIEVED = "the checksums in the headers were believed: --verify compares each with the bytes of its batch"
+_BELIEVED = "the checksums in the headers were believed: without --no-verify each is compared with its batch"
 
 
 @click.command()
 @click.argument("sides", nargs=-1, required=True, metavar="A B")
 @click.option("--topic", "topics", multiple=True, metavar="T", help="A topic; repeatable. Without it all of them.")
 @click.option("--strict", is_flag=True, help="Both sides must begin and end at the same offsets.")
-@click.option("--verify", is_flag=True, help="Compare every checksum with its batch, which reads all bytes.")
+@click.option(
+    "--verify/--no-verify", default=True,
+    help="Compare every checksum with its batch, which reads all bytes; or believe them and read headers only.",
+)  # fmt: skip
 @click.option("--records", is_flag=True, help="Where batches differ, look whether the records in them do.")
 @click.option("--ignore-epochs", is_flag=True, help="Leader epochs may differ, as between clusters.")
 @click.option("--fingerprint", "is_fingerprint", is_flag=True, help="Print a fingerprint per partition of A alone.")
@@ -43,6 +46,8 @@ def diff(
     as_json: bool,
 ) -> None:
     """Compare the logs of A and B batch by batch, by offsets, checksums and leader epochs, without reading records.
+
+    Every checksum is compared with the bytes of its batch, so that a bit that flipped on the disk is found.
 
     A and B are log directories, partition directories or URIs; several directories of one side with commas between
     them. Partitions are compared where both sides have offsets: that one begins later or is behind is told, and is a

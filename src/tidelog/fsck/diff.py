@@ -49,7 +49,7 @@ Paths = str | Sequence[str] | LogDirView
 class DiffOptions(NamedTuple):
     """How closely to look."""
 
-    verify: bool = False  # compare every checksum with its batch
+    verify: bool = True  # compare every checksum with its batch
     epochs: bool = True  # leader epochs must be equal
     records: bool = False  # where batches differ, look whether the records do
 

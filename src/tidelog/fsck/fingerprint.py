@@ -44,10 +44,10 @@ def fingerprint(
     end: int | None = None,
     *,
     epochs: bool = True,
-    verify: bool = False,
+    verify: bool = True,
     on_bytes: OnBytes = lambda count: None,
 ) -> Fingerprint:
-    """The fingerprint of a log, or of a range of its offsets; with `verify` every checksum is compared on the way."""
+    """The fingerprint of a log, or of a range of its offsets; unless `verify` is off every checksum is compared."""
     start = log.log_start_offset if start is None else start
     end = log.log_end_offset if end is None else end
     if not log.log_start_offset <= start <= end <= log.log_end_offset:

@@ -53,7 +53,10 @@ def verify(
 @click.argument("b", metavar="B")
 @click.option("--topic", "topics", multiple=True, metavar="T", help="A topic; repeatable. Without it all of them.")
 @click.option("--strict", is_flag=True, help="Both sides must begin and end at the same offsets.")
-@click.option("--verify", "is_verified", is_flag=True, help="Compare every checksum with its batch.")
+@click.option(
+    "--verify/--no-verify", "is_verified", default=True,
+    help="Compare every checksum with its batch; or believe them and read headers only.",
+)  # fmt: skip
 @click.option("--records", is_flag=True, help="Where batches differ, look whether the records in them do.")
 @click.option("--ignore-epochs", is_flag=True, help="Leader epochs may differ, as between clusters.")
 @_part_option
