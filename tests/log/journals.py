@@ -3,13 +3,14 @@
 import json
 import random
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from tidelog.log.journal_format import PartitionNote, Piece, WriteJournal, WriteKind, encode
 from tidelog.log.names import TopicPartition, delete_directory_name
 from tidelog.records.checksum import crc32c_of
 
-__all__ = ["COMMIT", "LOAD", "Lines", "large", "lines_of", "mutated", "sealed"]
+__all__ = ["COMMIT", "LOAD", "Lines", "large", "lines_of", "mutated", "plausible", "sealed"]
 
 Lines = list[Any]
 
@@ -85,6 +86,30 @@ def large(journal: WriteJournal, rng: random.Random) -> bytes:
     body = b"".join([first, *rest[:-1]]) + filler * ((60 << 20) // len(filler))
     end = {"line": "end", "lines": body.count(b"\n"), "crc": crc32c_of(body)}
     return body + json.dumps(end).encode() + b"\n"
+
+
+def plausible(rng: random.Random, topics: Sequence[str]) -> WriteJournal:
+    """A journal that is valid and tells of anything: logs that are longer, shorter, gone, or somebody else's."""
+    is_commit = rng.random() < 0.5
+    journal = WriteJournal(WriteKind.COMMIT if is_commit else WriteKind.LOAD, rng.choice((None, b"{}", b"")))
+    journal.was_empty = not is_commit and rng.random() < 0.2
+    for topic in rng.sample(list(topics), rng.randint(1, len(topics))):
+        number = rng.choice((0, 0, 0, 1))
+        offsets = rng.choice((4, 4, 4, 4, None, -1, 5, 2**62)), rng.choice((None, 4, 5))  # where logs of four end
+        is_new, end = rng.random() < 0.4, rng.choice((0, 1, 3, 4, 5, 100, 2**62))
+        note = PartitionNote(is_new, rng.random() < 0.5, None if is_new else end, rng.choice((0, 3)), *offsets)
+        if is_commit:
+            journal.topic_ids[topic] = rng.choice((None, None, None, uuid.UUID(int=rng.getrandbits(128))))
+            end = 0 if is_new else end
+            pieces = (piece(topic, number, rng.choice("ab") * 32, 1),) if rng.random() < 0.3 else ()
+            note = note._replace(end=end, end_then=end + len(pieces), pieces=pieces, is_replaced=is_new)
+            if rng.random() < 0.2:
+                journal.dropped.append(TopicPartition(topic, 0))
+                continue
+        elif rng.random() < 0.5:
+            note = note._replace(end_then=(note.end or 0) + rng.randrange(3))
+        journal.partitions[TopicPartition(topic, number)] = note
+    return journal
 
 
 def _change_field(lines: Lines, rng: random.Random) -> None:

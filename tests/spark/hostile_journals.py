@@ -17,9 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import tidelog
-from tests.log.journals import COMMIT, LOAD, large, mutated
+from tests.log.journals import COMMIT, LOAD, large, mutated, plausible
 from tidelog.errors import CheckpointError, TidelogError
 from tidelog.log import LogManager, TopicPartition
+from tidelog.log.journal_format import encode
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import JOURNAL_FILE, OLD_JOURNALS, UNFINISHED_WRITE
 from tidelog.log.write_journal import PartitionNote, Piece, WriteJournal, read_journal
@@ -30,7 +31,8 @@ from tidelog.spark.recovery import recover
 __all__ = ["a_home", "look_at", "run", "snapshot"]
 
 RECORDS = 4
-_LARGE_SHARE = 0.005
+TOPICS = ("orders", "other", "victim")
+_LARGE_SHARE, _PLAUSIBLE_SHARE = 0.005, 0.3
 _MOST_GROWN = 600 << 20
 Tree = dict[str, bytes]
 
@@ -43,7 +45,7 @@ def a_home(place: Path) -> Path:
     (home / "staged.batches").write_bytes(b"")
     root = home / "backup"
     with LogManager.open(str(root)) as manager:
-        for topic in ("orders", "other", "victim"):
+        for topic in TOPICS:
             log = manager.get_or_create(TopicPartition(topic, 0))
             for number in range(RECORDS):
                 log.append(NewRecord(b"k", b"v%d" % number))
@@ -84,7 +86,7 @@ def look_at(root: Path, rng: random.Random) -> str:
     try:
         told = logs.unfinished_writes
         counts = {}
-        for topic in rng.sample(["orders", "other", "victim"], 3):
+        for topic in rng.sample(TOPICS, 3):
             if topic not in logs:
                 assert told, f"{topic} is not listed, and nothing is said"
                 continue
@@ -100,7 +102,13 @@ def look_at(root: Path, rng: random.Random) -> str:
 def one_case(home: Path, rng: random.Random, counts: Counter[str]) -> None:
     root = home / "backup"
     journal = rng.choice((LOAD, COMMIT, fitting(root)))
-    content = mutated(journal, rng) if rng.random() > _LARGE_SHARE else large(journal, rng)
+    chance = rng.random()
+    if chance < _LARGE_SHARE:
+        content = large(journal, rng)
+    elif chance < _PLAUSIBLE_SHARE:
+        content = encode(plausible(rng, [*TOPICS, "new"]))
+    else:
+        content = mutated(journal, rng)
     name = rng.choice((UNFINISHED_WRITE, UNFINISHED_WRITE, UNFINISHED_WRITE, *OLD_JOURNALS))
     if name == UNFINISHED_WRITE:
         (root / name).mkdir()

@@ -27,7 +27,7 @@ from tidelog.log.journal_format import (
     decode,
     encode,
 )
-from tidelog.log.local_files import LocalFileSystem, own_as, storage_error
+from tidelog.log.local_files import LocalFileSystem, ensure_plain_files, own_as, storage_error
 from tidelog.log.names import (
     HIGH_WATERMARK_CHECKPOINT,
     JOURNAL_ASIDE,
@@ -141,8 +141,10 @@ def ensure_no_unfinished_write(fs: ReadFileSystem, root: str) -> None:
         raise StorageError(f"{root}: {words} was interrupted; run `tidelog recover {root}` first")
 
 
-def ensure_untouched(fs: ReadFileSystem, root: str, journal: WriteJournal) -> None:
-    """Raise if somebody has written to the logs since the write was interrupted: that must not be cut off.
+def ensure_untouched(fs: FileSystem, root: str, journal: WriteJournal) -> None:
+    """Raise if the logs are not as an interrupted write leaves them: gone, with links in them, or written to since.
+
+    What somebody else has written must not be cut off.
 
     It takes somebody who has moved the journal away and back. A broker then leaves its traces: a new leader epoch,
     another topic id, or offsets in the checkpoints that no write of ours has noted.
@@ -152,6 +154,14 @@ def ensure_untouched(fs: ReadFileSystem, root: str, journal: WriteJournal) -> No
     )
     for place, note in journal.partitions.items():
         directory = join(root, str(place))
+        if fs.stat(directory) is not None:
+            ensure_plain_files(fs, directory)
+        elif not note.is_new:
+            raise StorageError(
+                f"{directory} is gone, and {journal.kind.words} that was interrupted had appended to it; nothing was "
+                "changed. Restore it and try again, or write again what is missing and remove "
+                f"{join(root, UNFINISHED_WRITE)}"
+            )
         epochs = read_epochs(fs, join(directory, LEADER_EPOCH_CHECKPOINT))
         ids = {read_topic_id(fs, join(directory, PARTITION_METADATA)), journal.topic_ids.get(place.topic)} - {None}
         if (

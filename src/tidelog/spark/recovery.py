@@ -21,7 +21,7 @@ from tidelog.errors import InvalidRequestError, LockedError, StorageError, Tidel
 from tidelog.log.checkpoints import CleanShutdownFile
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.files import FileLock, FileSystem, ensure_named, join
-from tidelog.log.local_files import LocalFileSystem, ensure_plain_files
+from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.manager.log_directories import DirectoryKind, LogDirectory, list_directories
 from tidelog.log.manager.log_manager import LogManager
 from tidelog.log.names import JOURNAL_ASIDE, LOCK_FILE, UNFINISHED_WRITE
@@ -131,10 +131,6 @@ def settle(fs: FileSystem, root: str, clock: Clock, rng: random.Random, threads:
         fs.remove_directory(join(root, JOURNAL_ASIDE))
         return None
     ensure_untouched(fs, root, journal)
-    for place in journal.partitions:
-        directory = join(root, str(place))
-        if fs.stat(directory) is not None:
-            ensure_plain_files(fs, directory)
     if journal.kind is WriteKind.LOAD:
         settle_load(fs, root, journal, clock)
         return journal.kind
