@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,16 @@ from tests.log.logs import (
     offsets_in,
     opened_again,
 )
-from tidelog.errors import LogClosedError, OffsetOverflowError, OffsetsOutOfOrderError, StorageError, TooManyFilesError
+from tidelog.errors import (
+    InvalidRequestError,
+    LogClosedError,
+    OffsetOverflowError,
+    OffsetsOutOfOrderError,
+    RecordListTooLargeError,
+    StorageError,
+    TidelogError,
+    TooManyFilesError,
+)
 from tidelog.fsck import check
 from tidelog.log import ManualClock, UnifiedLog
 from tidelog.log.open_files import OPEN_FILES
@@ -378,3 +388,119 @@ def test_a_follower_that_has_rolled_beyond_a_gap_knows_it_when_the_append_fails(
     assert log.log_end_offset == opened_again(log).log_end_offset == 10
     follow(log, *missing)
     assert offsets_in(log) == [0, 1, 2, 3, 4, 5, 10, 11, 12]
+
+
+# -- beside the append, and in the middle of other changes -----------------------------------------------------------
+
+
+def test_an_append_that_is_done_does_not_fail_because_its_index_cannot_be_written(disk: SimulatedFileSystem) -> None:
+    log = a_log("/data", fs=disk, index_interval_bytes=0)
+    for _ in range(3):
+        log.append(NewRecord(b"k", b"v"))
+    log.active_segment.release_indexes()
+    disk.fail(operation="open", path="*index", error=EMFILE)
+    assert [log.append(NewRecord(b"k", b"v")).last_offset for _ in range(40)] == list(range(3, 43))
+    disk.heal()
+    log.tick()
+    assert log.active_segment.offset_index.entries == 42
+
+
+def test_transaction_indexes_count_as_open_files_and_are_let_go(
+    disk: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OPEN_FILES, "limit", 5)
+    log = a_log("/data", fs=disk)
+    for number in range(10):
+        lead(log, in_txn(1, number))
+        end_txn(log, 1, ABORT)
+        log.roll()
+    all_replicated(log)
+    assert len(list(log.local.collect_aborted(0, 20))) == 10
+    assert sum(segment.txn_index._file is not None for segment in log.segments) <= 5
+
+
+@pytest.mark.parametrize(("epoch", "start"), [(2**31, 0), (0, 2**63), (-1, 0), (0, -1)])
+def test_an_epoch_that_its_file_cannot_hold_is_rejected(disk: SimulatedFileSystem, epoch: int, start: int) -> None:
+    log = a_log("/data", fs=disk)
+    with pytest.raises(InvalidRequestError):
+        log.assign_epoch_start_offset(epoch, start)
+    assert epochs_of(opened_again(log)) == []
+
+
+def test_an_append_that_is_too_large_leaves_no_epoch(tmp_path: Path) -> None:
+    log = a_log(tmp_path, segment_bytes=500)
+    with pytest.raises(RecordListTooLargeError):
+        follow(log, *(batch(4, base_offset=4 * number, partition_leader_epoch=7) for number in range(5)))
+    assert epochs_of(log) == []
+
+
+@pytest.mark.parametrize("work", ["truncate_to", "truncate_fully_and_start_at", "delete_old_segments"])
+def test_a_keyboard_interrupt_in_the_middle_of_a_change_takes_the_log_offline(
+    disk: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    log = a_log("/data", fs=disk, retention_bytes=0)
+    for _ in range(4):
+        lead(log, 1)
+        log.roll()
+    all_replicated(log)
+    rename = disk.rename
+
+    def interrupted(source: str, target: str) -> None:
+        rename(source, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(disk, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(log, work)(*([] if work == "delete_old_segments" else [2]))
+    assert log.failure is not None
+    with pytest.raises(LogClosedError):
+        lead(log, 1)
+
+
+def test_retention_that_finds_no_descriptor_can_be_repeated(disk: SimulatedFileSystem) -> None:
+    log = a_log("/data", fs=disk, retention_bytes=0)
+    for _ in range(4):
+        lead(log, 1)
+        log.roll()
+    log.flush()
+    all_replicated(log)
+    disk.fail(operation="sync_directory", error=EMFILE)
+    with pytest.raises(TooManyFilesError):
+        log.delete_old_segments()
+    disk.heal()
+    assert log.failure is None
+    assert len(log.segments) == 5
+    assert log.delete_old_segments() == 4
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+def test_indexes_that_cannot_take_their_names_take_the_log_offline_and_are_rebuilt_by_the_next_start(
+    disk: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    log = a_log("/data", fs=disk)
+    for _ in range(5):
+        large(log)
+    log.roll()
+    segment = log.segments[0]
+    segment.wrong_index = "found to be wrong"
+    calls = 0
+
+    def refuse(path: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            raise TooManyFilesError(f"{path}: {EMFILE}")
+
+    rename, remove = disk.rename, disk.remove
+    monkeypatch.setattr(disk, "rename", lambda source, target: (refuse(source), rename(source, target))[1])
+    monkeypatch.setattr(disk, "remove", lambda path: (refuse(path), remove(path))[1])
+    with suppress(TidelogError):
+        for _ in range(4):
+            log.tick()
+    monkeypatch.undo()
+    if log.failure is None:
+        assert offsets_in(log) == [0, 1, 2, 3, 4]
+        log.tick()
+        assert segment.offset_index.lookup(4).offset == 4
+    log.release()
+    assert offsets_in(opened_again(log)) == [0, 1, 2, 3, 4]

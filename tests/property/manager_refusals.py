@@ -139,6 +139,8 @@ class Run:
             self._after = dict(self._state)
             try:
                 self._do(step)
+            except KeyboardInterrupt:
+                self._after_refusal(step, number, made)
             except TidelogError as error:
                 if not self.refuser.refused or self.refuser.is_healed:
                     raise Broken(f"{type(error).__name__} in {step}: {error}") from error
@@ -203,9 +205,11 @@ class Run:
                     raise Broken(f"{partition} is gone")
                 continue
             now = contents(log)
-            if self.step[0] == "begin" and after is not None and not now.values:
-                found[partition] = after._replace(start=now.start)  # emptied, and not begun anew yet
-                continue
+            if self.step[0] == "begin" and after is not None and before is not None:
+                is_cut = now.start == before.start and now.values == before.values[: len(now.values)]
+                if is_cut or not now.values:  # half of it is dropped, or all, and it is not begun anew yet
+                    found[partition] = before._replace(start=now.start, values=now.values)
+                    continue
             for wanted in (before, after):
                 if wanted is not None and is_same(now, wanted, log):
                     found[partition] = wanted._replace(start=now.start, values=now.values)

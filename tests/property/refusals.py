@@ -1,7 +1,7 @@
 """The refusal campaign: any call of a workload is refused, and the step is tried again on the live log.
 
-A case is a workload, an error (no descriptor left, an I/O error, a full disk) and the number of the call that meets it;
-a refusal may last until the step has failed. Then the disk is healed, and
+A case is a workload, an error (no descriptor left, an I/O error, a full disk) or a KeyboardInterrupt, and the number of
+the call that meets it. A refusal may last until the step has failed. Then the disk is healed, and
 
     the log is online     what is in memory is what another process finds in the files, and all that was acknowledged is
                           there once, in order; the same step, tried again, succeeds
@@ -84,6 +84,8 @@ class RefusedRun(Run):
             before = {name: copy.copy(getattr(self, name)) for name in _REMEMBERED}
             try:
                 self._do(step)
+            except KeyboardInterrupt:
+                self._after_refusal(step, before)
             except TidelogError as error:
                 if not self.refuser.refused or self.refuser.is_healed:
                     raise Broken("work", f"{type(error).__name__} in {step}: {error}") from error
@@ -144,7 +146,7 @@ class RefusedRun(Run):
             require(data == batch.data, "live", f"a read of {offset} gives {data.hex()}, not {batch}")
         other = self._check_files(state)
         ours, theirs = log.leader_epochs, other.leader_epochs
-        for offset in range(log.log_start_offset, min(log.log_end_offset, other.log_end_offset)):
+        for offset in range(max(log.log_start_offset, self._deleted_to), min(log.log_end_offset, other.log_end_offset)):
             is_so = ours.epoch_for_offset(offset) == theirs.epoch_for_offset(offset)
             require(is_so, "live", f"epoch of {offset}: {ours.entries}, in the file {theirs.entries}")
 

@@ -1,7 +1,8 @@
 """A simulated disk that refuses one call, or every call from one on until it is healed.
 
 Every call is counted to which its error can happen: a process without descriptors cannot open, list, lock or resolve a
-name; a broken disk can refuse anything; a full one refuses whatever needs space, and may have written a part.
+name; a broken disk can refuse anything; a full one refuses whatever needs space, and may have written a part. A call
+can also bring a KeyboardInterrupt instead of an error.
 """
 
 import errno
@@ -17,11 +18,13 @@ from tidelog.log.local_files import storage_error
 from tidelog.records.varint import Buffer
 
 _NAMES = ("rename", "remove", "make_directory", "remove_directory", "set_modified")
+INTERRUPT = 0  # in the place of an error number
 OPERATIONS = {
     errno.EMFILE: frozenset(("open", "list", "lock", "sync_directory", *_NAMES)),
     errno.EIO: frozenset(
         ("open", "list", "lock", "stat", "sync_directory", *_NAMES, "read", "write", "resize", "sync")
     ),
+    INTERRUPT: frozenset(("open", "list", "lock", "sync_directory", *_NAMES, "write", "resize", "sync")),
     errno.ENOSPC: frozenset(("open", "rename", "make_directory", "sync_directory", "write", "resize", "sync")),
 }
 
@@ -34,7 +37,8 @@ class Refusal(NamedTuple):
     is_lasting: bool = False  # and all calls after it, until the disk is healed
 
     def __str__(self) -> str:
-        return f"call {self.number}{' and all after it' if self.is_lasting else ''}: {errno.errorcode[self.error]}"
+        name = errno.errorcode.get(self.error, "KeyboardInterrupt")
+        return f"call {self.number}{' and all after it' if self.is_lasting else ''}: {name}"
 
 
 def sample(every: Sequence[Refusal], count: int, rng: Random) -> list[Refusal]:
@@ -52,6 +56,7 @@ class Refuser:
         self.calls = 0
         self.refused: list[str] = []
         self.is_healed = False
+        self.is_interrupted = False
         self._is_paused = False
         self._operations = OPERATIONS[refusal.error]
 
@@ -63,6 +68,10 @@ class Refuser:
         error, number, is_lasting = self.refusal
         if not self.is_healed and (self.calls == number or (is_lasting and self.calls > number)):
             self.refused.append(f"{operation} {path}")
+            if error == INTERRUPT:
+                self.heal()
+                self.is_interrupted = True
+                raise KeyboardInterrupt
             cause = OSError(error, os.strerror(error))
             raise storage_error(path, cause) from cause
 
@@ -154,7 +163,7 @@ class RefusingFile(WatchedFile):
     def write_at(self, position: int, data: Buffer) -> None:
         try:
             self._refuser.call("write", self.path)
-        except Exception:
+        except (Exception, KeyboardInterrupt):
             if self._refuser.calls % 2:  # a disk that fills up, or breaks, may have taken the first half
                 super().write_at(position, bytes(data)[: len(data) // 2])
             raise

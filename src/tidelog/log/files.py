@@ -8,7 +8,7 @@ a store into a mapped page on a full disk, or a load from a file that was cut, k
 Every method raises StorageError and nothing else, whatever the system below says.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
@@ -25,6 +25,7 @@ __all__ = [
     "WriteFile",
     "create_anew",
     "ensure_named",
+    "fail_midway",
     "join",
     "make_lasting_directory",
     "no_turning_back",
@@ -166,13 +167,27 @@ def make_lasting_directory(fs: FileSystem, path: str) -> None:
         fs.sync_directory(path)
 
 
+def fail_midway(error: BaseException, fail: Callable[[BaseException], object]) -> None:
+    """Tell `fail` of an error in the middle of a change, which the caller then raises.
+
+    Memory and files may differ from here on, and a retry would build on that. So an error that otherwise says "try
+    again" (no descriptor left, a file that is gone) is raised here, as a plain StorageError.
+    """
+    if isinstance(error, TooManyFilesError | LogClosedError):
+        failure = StorageError(f"{error}, in the middle of a change")
+        fail(failure)
+        raise failure from error
+    fail(error)
+
+
 @contextmanager
-def no_turning_back() -> Iterator[None]:
-    """Inside, that no more files can be opened is a failure like any other: half of a change is made already."""
+def no_turning_back(fail: Callable[[BaseException], object] = lambda error: None) -> Iterator[None]:
+    """Tell `fail` of whatever goes wrong inside, KeyboardInterrupt too: half of a change is made already."""
     try:
         yield
-    except TooManyFilesError as error:
-        raise StorageError(f"{error}, in the middle of a change") from error
+    except BaseException as error:
+        fail_midway(error, fail)
+        raise
 
 
 @contextmanager

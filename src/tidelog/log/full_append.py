@@ -21,7 +21,7 @@ from tidelog.errors import (
 )
 from tidelog.log.analysis import AppendInfo
 from tidelog.log.batch_info import BatchInfo
-from tidelog.log.files import WriteFile
+from tidelog.log.files import WriteFile, fail_midway
 from tidelog.log.offsets import MAX_OFFSET, OffsetMetadata
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.producer_append import ProducerAppendInfo
@@ -74,9 +74,9 @@ def append_batches(
             f"the last offset of a log is {MAX_OFFSET - 1}"
         )
     size = last.position + last.size
-    _assign_epochs(log, batches)
     if size > config.segment_bytes:
         raise RecordListTooLargeError(f"{size} bytes in one append, a segment holds {config.segment_bytes}")
+    _assign_epochs(log, batches)
     if local.segments.active.should_roll(config, size, max_timestamp_ms, last.last_offset, now_ms):
         log.roll(_first_offset(batches))
     active = local.segments.active
@@ -88,14 +88,14 @@ def append_batches(
         info.first_offset, info.last_offset = duplicate.first_offset, duplicate.last_offset
         info.log_append_time_ms, info.is_duplicate = duplicate.timestamp_ms, True
         return info
-    if any(txn.is_aborted for txn in completed):
-        active.prepare_aborted()
+    aborted_file = active.prepare_aborted() if any(txn.is_aborted for txn in completed) else None
+    data = buffer[:size] if len(buffer) != size else buffer
     try:
-        _write(log, buffer[:size] if len(buffer) != size else buffer, batches, file, updates, completed)
+        _write(log, data, batches, file, updates, completed, aborted_file)
         if local.log_end.offset - local.recovery_point >= config.flush_messages:
             log.flush()
     except BaseException as error:  # KeyboardInterrupt too: there may be bytes in the file that nobody knows of
-        log.fail_midway(error)
+        fail_midway(error, log.fail)
         raise
     info.size = size
     return info
@@ -108,6 +108,7 @@ def _write(
     file: WriteFile,
     updates: dict[int, ProducerAppendInfo],
     completed: Sequence[CompletedTxn],
+    aborted_file: WriteFile | None,
 ) -> None:
     """Write what was checked, and take over what it changes."""
     log.local.append(buffer, batches, file)
@@ -115,7 +116,7 @@ def _write(
         log.producers.apply(updates)
     for txn in completed:
         if txn.is_aborted:
-            log.active_segment.add_aborted(txn, log.producers.last_stable_offset(txn))
+            log.active_segment.add_aborted(txn, log.producers.last_stable_offset(txn), aborted_file)
         log.producers.complete_txn(txn)
     log.producers.map_end_offset = batches[-1].last_offset + 1
     if updates:

@@ -11,7 +11,7 @@ from tidelog.errors import CorruptionError, InvalidRequestError, OffsetOverflowE
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_windows import BatchWindow, read_windows
 from tidelog.log.config import LogConfig
-from tidelog.log.files import FileSystem
+from tidelog.log.files import FileSystem, no_turning_back
 from tidelog.log.names import DELETED
 from tidelog.log.offset_index import OffsetIndex
 from tidelog.log.segment import LogSegment
@@ -106,8 +106,9 @@ def rebuild_indexes(
                 indexer.finish()
             offsets.flush()
             times.flush()
-            segment.take_indexes(offsets, times)
-            is_taken = True
+            is_taken = True  # from here on they may have their final names
+            with no_turning_back():
+                segment.take_indexes(offsets, times)
     finally:
         if not is_taken:
             offsets.delete()

@@ -28,6 +28,8 @@ from typing import NamedTuple
 
 from tidelog.errors import CheckpointError, InvalidRequestError, StorageError
 from tidelog.log.checkpoints import EpochEntry, LeaderEpochCheckpoint
+from tidelog.log.offsets import MAX_OFFSET
+from tidelog.records.java import MAX_INT32
 
 __all__ = ["UNDEFINED", "EpochEnd", "EpochEntry", "LeaderEpochCache"]
 
@@ -132,8 +134,10 @@ class LeaderEpochCache:
         latest = self._latest
         if latest is not None and latest.epoch == epoch and latest.start_offset <= start_offset:
             return False
-        if epoch < 0 or start_offset < 0:
-            raise InvalidRequestError(f"leader epoch {epoch} from offset {start_offset}: both begin at 0")
+        if not (0 <= epoch <= MAX_INT32 and 0 <= start_offset <= MAX_OFFSET):
+            raise InvalidRequestError(
+                f"leader epoch {epoch} from offset {start_offset}: the largest are {MAX_INT32} and {MAX_OFFSET}"
+            )
         with self._changing:
             entries = list(self._entries)
             if not _assign(entries, EpochEntry(epoch, start_offset)):

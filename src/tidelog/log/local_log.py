@@ -61,6 +61,7 @@ class LocalLog:
         self.is_closed = False
         self.truncations = 0  # how often data was cut: a flush that was begun before proves nothing after
         self.tasks: Later = schedule  # where deletions are put; a log puts its own in here
+        self.fail: Callable[[BaseException], object] = lambda error: None  # told of a change that is half made
         active = segments.active
         self.log_end = OffsetMetadata(log_end_offset, active.base_offset, active.size)
 
@@ -120,20 +121,19 @@ class LocalLog:
             segment = LogSegment.create(
                 self.fs, self.directory, base_offset, self.config, self.clock, self.rng, suffix=SWAP
             )
-            with no_turning_back():
+            with no_turning_back(self.fail):
                 old.change_suffix("", DELETED)
                 segment.change_suffix(SWAP, "")
                 self.fs.sync_directory(self.directory)  # start-up believes what is in a `.swap`: it must stay empty
-            if self.config.preallocate:
-                segment.log.file.resize(self.config.segment_bytes)
-            self.segments.add(segment)
+                if self.config.preallocate:
+                    segment.log.file.resize(self.config.segment_bytes)
+                self.segments.add(segment)
         else:
-            with no_turning_back():
+            with no_turning_back(self.fail):
                 old.change_suffix("", DELETED)
                 self.fs.sync_directory(self.directory)
                 segment = self._create(base_offset)
-            self.segments.add(segment)
-            self.segments.remove(old.base_offset)
+                self.segments.change(remove=(old.base_offset,), add=(segment,))
         self.delete_files([old])
         return segment
 
@@ -197,26 +197,32 @@ class LocalLog:
         kept = self.segments.floor(offset)
         assert kept is not None
         cut_from = kept.find_offset(offset)  # before anything goes: damage there must not leave half a truncation
+        self.ensure_descriptors()
         self.truncations += 1
         gone = [segment for segment in self.segments if segment.base_offset > offset]
-        with no_turning_back():
+        with no_turning_back(self.fail):
             self._remove_from_end(gone)  # before anything is cut
             self.fs.sync_directory(self.directory)
             kept.cut(offset, cut_from)
             kept.flush()  # or what is appended next could have old batches behind it
-        self.set_log_end(offset)
+            self.set_log_end(offset)
         return gone
 
     def truncate_fully(self, offset: int) -> list[LogSegment]:
         """Drop every segment and begin anew at `offset`; the segments that went."""
         self.ensure_open()
+        self.ensure_descriptors()
         self.truncations += 1
         gone = list(self.segments)
-        with no_turning_back():
+        with no_turning_back(self.fail):
             self._remove_from_end(gone[1:])
             self._replace(gone[0], offset)
-        self.set_log_end(offset)
+            self.set_log_end(offset)
         return gone
+
+    def ensure_descriptors(self) -> None:
+        """Raise TooManyFilesError now, while nothing has moved, rather than when half of a change is made."""
+        self.fs.sync_directory(self.directory)
 
     def _remove_from_end(self, segments: Sequence[LogSegment]) -> None:
         """Take the last segments out of the log, so that what a crash leaves is a beginning of the log.

@@ -15,6 +15,7 @@ from ctypes import addressof, c_char
 from typing import TYPE_CHECKING, Any
 
 from tidelog.log.analysis import AppendInfo
+from tidelog.log.files import fail_midway
 from tidelog.log.offsets import MAX_OFFSET, OffsetMetadata
 from tidelog.log.producer_entry import MAX_CACHED_BATCHES, BatchMetadata
 from tidelog.records.batch import BATCH_HEADER_SIZE
@@ -124,7 +125,7 @@ class QuickAppend:
             if next_offset - local.recovery_point >= config.flush_messages:
                 log.flush()
         except BaseException as error:  # KeyboardInterrupt too: there may be bytes in the file that nobody knows of
-            log.fail_midway(error)
+            fail_midway(error, log.fail)
             raise
         return AppendInfo(first_offset, last_offset, max_timestamp_ms, -1, log.log_start_offset, size)
 

@@ -230,17 +230,21 @@ class LogSegment(SegmentReader):
         self._bytes_since_index += size
 
     def write_index_tails(self) -> None:
-        """Have the entries of both indexes in their files, where other processes can see them."""
-        self.offset_index.write_tail()
-        self.time_index.write_tail()
+        """Have the entries of both indexes in their files, where other processes can see them.
 
-    def add_aborted(self, txn: CompletedTxn, last_stable_offset: int) -> None:
-        """Note a transaction whose ABORT marker lies in this segment."""
-        self.txn_index.append(AbortedTxnEntry(txn.producer_id, txn.first_offset, txn.last_offset, last_stable_offset))
+        While the process has no descriptor left they stay in memory: an append that is done must not fail for that.
+        """
+        self.offset_index.try_write_tail()
+        self.time_index.try_write_tail()
 
-    def prepare_aborted(self) -> None:
-        """Open the transaction index, created if need be, so that `add_aborted` needs no descriptor."""
-        self.txn_index.prepare()
+    def add_aborted(self, txn: CompletedTxn, last_stable_offset: int, file: WriteFile | None = None) -> None:
+        """Note a transaction whose ABORT marker lies in this segment, in the file that `prepare_aborted` gave."""
+        entry = AbortedTxnEntry(txn.producer_id, txn.first_offset, txn.last_offset, last_stable_offset)
+        self.txn_index.append(entry, file)
+
+    def prepare_aborted(self) -> WriteFile:
+        """Open the transaction index, created if need be; the caller holds it, so `add_aborted` opens nothing."""
+        return self.txn_index.prepare()
 
     # -- timestamps ----------------------------------------------------------------------------------------------
 
@@ -414,7 +418,7 @@ class LogSegment(SegmentReader):
         self.offset_index.release()
         self.time_index.release()
         self.log.release()
-        self.txn_index.close()
+        self.txn_index.release()
 
     def delete(self) -> None:
         """Remove the files."""

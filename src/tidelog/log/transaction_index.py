@@ -22,6 +22,7 @@ from tidelog.errors import CorruptIndexError, InvalidRequestError, UnsupportedEr
 from tidelog.log.file_sizes import check_size
 from tidelog.log.files import FileSystem, ReadFile, WriteFile
 from tidelog.log.held_file import HeldFile
+from tidelog.log.open_files import OPEN_FILES
 from tidelog.records.fields import pack
 
 __all__ = ["AbortedTxnEntry", "CollectedTxns", "TransactionEntries", "TransactionIndex"]
@@ -109,19 +110,21 @@ class TransactionIndex(HeldFile):
         """
         return self._last_offset
 
-    def prepare(self) -> None:
-        """Open the file, created if need be. Nobody lets go of a transaction index to spare descriptors."""
-        if self._opened() is None:
-            self._created()
+    def prepare(self) -> WriteFile:
+        """The open file, created if need be."""
+        return self._opened() or self._created()
 
-    def append(self, entry: AbortedTxnEntry) -> None:
-        """Add a transaction, whose marker must lie behind that of the last one."""
+    def append(self, entry: AbortedTxnEntry, file: WriteFile | None = None) -> None:
+        """Add a transaction, whose marker must lie behind that of the last one.
+
+        A caller that holds the open file passes it: none is opened then.
+        """
         if self._last_offset is not None and entry.last_offset <= self._last_offset:
             raise InvalidRequestError(
                 f"{self.path}: last offset {entry.last_offset} behind last offset {self._last_offset}"
             )
         data = pack(_ENTRY, _VERSION, *entry)
-        file = self._opened() or self._created()
+        file = file or self.prepare()
         file.write_at(self._count * _SIZE, data)
         self._last_offset = entry.last_offset
         self._count += 1  # last: readers go by it
@@ -176,6 +179,7 @@ class TransactionIndex(HeldFile):
         with self._lock:
             self._file = None
             self._is_probed = False
+        OPEN_FILES.closed(self)
 
     def _opened(self) -> WriteFile | None:
         """The open file; None if there is none yet."""
@@ -191,10 +195,15 @@ class TransactionIndex(HeldFile):
                     self._count = file.size // _SIZE
                     self._file = file  # behind the count: others see the file without taking the lock
                 self._is_probed = True
-            return self._file
+            file = self._file
+        if file is not None:
+            OPEN_FILES.opened(self)
+        return file
 
     def _created(self) -> WriteFile:
         with self._lock:
             self._check_not_closed()
             file = self._file = self._fs.open_write(self.path)
-            return file
+            self._is_probed = True
+        OPEN_FILES.opened(self)
+        return file

@@ -19,7 +19,6 @@ import os
 import random
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Concatenate, ParamSpec, TypeVar
 
 from tidelog.errors import (
@@ -34,7 +33,7 @@ from tidelog.log.analysis import AppendInfo, analyse
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.config import LogConfig
 from tidelog.log.deletion import Deletion
-from tidelog.log.files import FileLock, FileSystem, join, parent_of
+from tidelog.log.files import FileLock, FileSystem, join, no_turning_back, parent_of
 from tidelog.log.full_append import append_batches
 from tidelog.log.leader_epochs import EpochEnd, EpochEntry, LeaderEpochCache
 from tidelog.log.list_offsets import offset_for_time
@@ -121,6 +120,7 @@ class UnifiedLog:
         local.recovery_point = max(local.recovery_point, log_start_offset)
         self._upkeep = Upkeep(self, expiration_check_interval_ms)
         self.tasks = local.tasks = self._upkeep.tasks
+        local.fail = self.fail
 
     @classmethod
     def open(
@@ -481,9 +481,11 @@ class UnifiedLog:
             following = self.local.segments.higher(gone[-1].base_offset)
             assert following is not None
             self.delete_records(following.base_offset)
-        # Snapshots first: one that outlives its segment could be loaded, and what follows it would be missing.
-        self._delete_snapshots(segments)
-        self.local.remove(gone)
+        self.local.ensure_descriptors()
+        with no_turning_back(self.fail):
+            # Snapshots first: one that outlives its segment could be loaded, and what follows it would be missing.
+            self._delete_snapshots(segments)
+            self.local.remove(gone)
         return len(segments)
 
     @_touches_disk
@@ -491,9 +493,11 @@ class UnifiedLog:
         """Put segments whose files end in `.cleaned`, as compaction writes them, in the place of old ones."""
         self._ensure_usable()
         local = self.local
-        gone = replace_segments(local.fs, self.directory, local.segments, new, old, local.config, self.tasks)
-        self._delete_snapshots(gone)
-        self.watermarks.forget_places()
+        local.ensure_descriptors()
+        with no_turning_back(self.fail):
+            gone = replace_segments(local.fs, self.directory, local.segments, new, old, local.config, self.tasks)
+            self._delete_snapshots(gone)
+            self.watermarks.forget_places()
 
     @_touches_disk
     def split_overflowed(self, segment: LogSegment) -> None:
@@ -525,7 +529,7 @@ class UnifiedLog:
             self.truncate_fully_and_start_at(offset)
             return True
         gone = self.local.truncate_to(offset)
-        with self._or_offline():
+        with no_turning_back(self.fail):
             self._delete_snapshots(gone)
             self.leader_epochs.truncate_from_end(offset)
             self.leader_epochs.flush()  # what is appended next may make the old entries look right
@@ -545,7 +549,7 @@ class UnifiedLog:
         if log_start_offset is not None and as_offset(log_start_offset, "a log start") > offset:
             raise InvalidRequestError(f"a log start of {log_start_offset}, above the log end {offset}")
         self.local.truncate_fully(offset)
-        with self._or_offline():
+        with no_turning_back(self.fail):
             self.leader_epochs.clear_and_flush()
             self.producers.truncate_fully_and_start_at(offset)
             self.watermarks.log_start_offset = offset if log_start_offset is None else log_start_offset
@@ -719,27 +723,6 @@ class UnifiedLog:
         self._ensure_usable()
         if self.retired is not None:
             raise LogClosedError(self.retired)
-
-    @contextmanager
-    def _or_offline(self) -> Iterator[None]:
-        """Whatever goes wrong inside takes the directory offline: half of it is done."""
-        try:
-            yield
-        except BaseException as error:
-            self.fail_midway(error)
-            raise
-
-    def fail_midway(self, error: BaseException) -> None:
-        """Take the directory offline for an error in the middle of a change, whatever the error is.
-
-        Memory and files may differ from here on, and a retry would build on that. So an error that otherwise says
-        "try again" (no descriptor left, a file that is gone) is raised as a plain StorageError.
-        """
-        if isinstance(error, LogClosedError | TooManyFilesError):
-            failure = StorageError(f"{error}, in the middle of a change")
-            self.fail(failure)
-            raise failure from error
-        self.fail(error)
 
     def fail(self, error: BaseException) -> None:
         """Take the directory offline: from now on nothing is written here, and whoever has the root is told.

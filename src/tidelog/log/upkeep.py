@@ -36,6 +36,7 @@ class Upkeep:
         self._syncing: LogSegment | None = None
         self._mending: set[LogSegment] = set()
         self._is_learning = False  # whether it is in the schedule
+        self._is_flushing_epochs = False
         self._check_expiration_later()
         self._learn_later()
 
@@ -44,6 +45,7 @@ class Upkeep:
         self._log.active_segment.write_index_tails()
         self._sync_ahead()
         self._learn_later()
+        self.flush_epochs()
         for segment in self._log.local.wrong_indexes():
             if segment not in self._mending:
                 self._mending.add(segment)
@@ -75,8 +77,13 @@ class Upkeep:
 
     def flush_epochs(self) -> None:
         """Soon, write the leader epochs if they have changed."""
-        if self._log.leader_epochs.is_dirty:
-            self.tasks.soon(Call("flush epochs", self._log.leader_epochs.flush))
+        if self._log.leader_epochs.is_dirty and not self._is_flushing_epochs:
+            self._is_flushing_epochs = True
+            self.tasks.soon(Call("flush epochs", self._flush_epochs))
+
+    def _flush_epochs(self) -> None:
+        self._is_flushing_epochs = False  # first: if no file can be opened now, the next look around asks again
+        self._log.leader_epochs.flush()
 
     def _sync_ahead(self) -> None:
         """Send the active segment to the disk while it fills, so that little is left to wait for when it is rolled."""

@@ -547,3 +547,20 @@ def test_logs_obey_the_config_of_the_manager(tmp_path: Path) -> None:
         assert producers.expiration_ms == 5
         assert manager.cleaner is not None
     assert ManagerConfig(cleaner=NO_CLEANER).verification
+
+
+@pytest.mark.parametrize("name", [LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT])
+def test_a_start_that_cannot_read_a_checkpoint_does_not_empty_it(name: str) -> None:
+    disk = SimulatedFileSystem()
+    with a_manager("/a", fs=disk) as manager:
+        log = manager.get_or_create(ORDERS)
+        lead(log, 5)
+        log.update_high_watermark(5)
+        log.delete_records(2)
+    before = offsets_in_file("/a", name, disk)
+    assert before
+    disk.fail(operation="open", path=f"/a/{name}", error="Too many open files", times=1)
+    with pytest.raises(TooManyFilesError):
+        a_manager("/a", fs=disk)
+    assert offsets_in_file("/a", name, disk) == before
+    assert a_manager("/a", fs=disk).logs[ORDERS].log_start_offset == 2

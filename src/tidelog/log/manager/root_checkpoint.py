@@ -30,12 +30,15 @@ class RootCheckpoint:
     def load(self) -> CheckpointError | None:
         """Read the file, which is created empty if it is missing. One that is not of its form holds no entries, and
         what is wrong with it is given back.
+
+        If the disk refuses, nothing is known of the entries: whoever asks for them, a stop for instance, reads the file
+        again rather than write an empty one.
         """
-        self._entries = {}
         self.file.create()
         try:
             self._entries = self.file.read()
         except CheckpointError as error:
+            self._entries = {}
             return error
         return None
 
