@@ -34,7 +34,9 @@ LEFT_BY_THE_BROKER = {
     "c-index-garbage": {"00000000000000000028.index": "stale"},
     "c-index-short": {"00000000000000000020.index": "stale"},
 }
-TORN = {"u-flip-old-below-rp": 164, "c-flip-active": 116, "c-torn": 153}  # and where the sound batches end
+TORN = {  # and where the sound batches end
+    "u-flip-old-below-rp": 164, "u-dup-tail": 241, "u-hdr-back": 176, "c-flip-active": 116, "c-torn": 153,
+}  # fmt: skip
 OTHERS = {  # of which more than one file was left, or the log start was moved
     "c-empty-log", "c-nosnapshot", "c-notimeindex", "c-notxnindex", "c-start-beyond", "c-start-mid", "c-swap",
     "c-timeindex-empty", "c-torn-boundary",

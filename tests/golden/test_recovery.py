@@ -14,14 +14,17 @@ import pytest
 from tests.behaviours import behaviour
 from tests.golden.corpus import case, facts
 from tidelog.log import LogConfig, ManualClock, UnifiedLog
+from tidelog.log.set_aside import SET_ASIDE
+from tidelog.records import read_batches
 
 CASE = "kafka-4.3/6-recovery"
 OF_LOG_MANAGER = {"u-nometa"}  # a directory without topic id is set aside by the broker, not by the log
+OFFSETS_GO_BACK = {"u-dup-tail", "u-hdr-back"}  # Kafka keeps batches that repeat offsets, and the log ends with them
 CASES = [
     (kind, name)
     for kind in ("unclean", "clean")
     for name in facts(CASE, f"{kind}/facts.json")["variants"]
-    if name not in OF_LOG_MANAGER
+    if name not in OF_LOG_MANAGER | OFFSETS_GO_BACK
 ]
 
 
@@ -67,3 +70,22 @@ def test_a_damaged_directory_becomes_what_kafka_makes_of_it(kind: str, name: str
     assert (log.log_end_offset, log.log_start_offset) == (after["log_end"], after["log_start"])
     assert log.last_stable_offset == after["lso"]
     assert files_of(directory) == files_of(case(CASE) / kind / "after" / f"{name}-0")
+
+
+@pytest.mark.parametrize("name", sorted(OFFSETS_GO_BACK))
+def test_where_kafka_keeps_offsets_twice_the_log_ends_before_the_second(name: str, tmp_path: Path) -> None:
+    about = facts(CASE, "unclean/facts.json")
+    variant = about["variants"][name]
+    directory = tmp_path / f"{name}-0"
+    shutil.copytree(case(CASE) / "unclean" / "before" / f"{name}-0", directory)
+    logs_of_kafka = sorted((case(CASE) / "unclean" / "after" / f"{name}-0").glob("*.log"))
+
+    log = start_and_stop(directory, about, variant)
+
+    [aside] = directory.glob(f"{SET_ASIDE}*")
+    kept = b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+    assert kept + aside.read_bytes() == b"".join(path.read_bytes() for path in logs_of_kafka)
+    offsets = [batch.base_offset for batch in read_batches(kept)]
+    assert offsets == sorted(set(offsets))
+    assert log.log_end_offset >= variant["after_start"]["log_end"]
+    assert name in log.notices[0]
