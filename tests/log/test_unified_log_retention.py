@@ -1,8 +1,10 @@
 """What a log lets go: below its start, beyond its size, older than its time, and never above the high watermark."""
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -21,11 +23,13 @@ from tests.log.logs import (
     lead,
     names_in,
     of_producer,
+    offsets_in,
     snapshots_of,
 )
 from tidelog.errors import OffsetOutOfRangeError
-from tidelog.log import UnifiedLog
+from tidelog.log import ManualClock, UnifiedLog
 from tidelog.log.names import SEGMENT_SUFFIXES
+from tidelog.testing.disk import PowerLost, SimulatedFileSystem
 
 ONE = len(batch(1))
 OLD = NOW - HOUR
@@ -44,6 +48,27 @@ def three_segments(tmp_path: Path, *, timestamp_ms: int = NOW, **topic: Any) -> 
 def let_delay_pass(log: UnifiedLog) -> None:
     clock_of(log).advance(log.config.file_delete_delay_ms)
     log.tick()
+
+
+def test_deletion_of_several_segments_leaves_no_hole_whatever_order_directory_changes_reach_the_disk_in() -> None:
+    disk = SimulatedFileSystem(ManualClock(NOW), unordered_directories=True)
+    disk.make_directory("/data")
+    disk.sync_all()
+    log = a_log("/data", fs=disk, segment_bytes=5 * ONE, retention_bytes=5 * ONE)
+    for _ in range(20):
+        lead(log, 1)
+    all_replicated(log)
+    log.flush()
+    for call in range(1, 30):
+        again = disk.copy()
+        log = a_log("/data", fs=again, segment_bytes=5 * ONE, retention_bytes=5 * ONE)
+        all_replicated(log)
+        again.cut_at(again.calls + call)
+        with suppress(PowerLost):
+            log.delete_old_segments()
+        for seed in range(8):
+            found = offsets_in(a_log("/data", fs=again.after_crash(Random(seed))))
+            assert found == list(range(20))[-len(found) :]
 
 
 # -- by the log start --------------------------------------------------------------------------------------------------

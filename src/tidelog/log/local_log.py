@@ -201,7 +201,7 @@ class LocalLog:
         self.truncations += 1
         gone = [segment for segment in self.segments if segment.base_offset > offset]
         with no_turning_back(self.fail):
-            self._remove_from_end(gone)  # before anything is cut
+            self.remove(gone[::-1])  # a beginning of the log stays, and nothing is cut before
             self.fs.sync_directory(self.directory)
             kept.cut(offset, cut_from)
             kept.flush()  # or what is appended next could have old batches behind it
@@ -215,7 +215,7 @@ class LocalLog:
         self.truncations += 1
         gone = list(self.segments)
         with no_turning_back(self.fail):
-            self._remove_from_end(gone[1:])
+            self.remove(gone[:0:-1])
             self._replace(gone[0], offset)
             self.set_log_end(offset)
         return gone
@@ -224,18 +224,11 @@ class LocalLog:
         """Raise TooManyFilesError now, while nothing has moved, rather than when half of a change is made."""
         self.fs.sync_directory(self.directory)
 
-    def _remove_from_end(self, segments: Sequence[LogSegment]) -> None:
-        """Take the last segments out of the log, so that what a crash leaves is a beginning of the log.
-
-        The last one goes first, and its name is on the disk before the next one goes. That is one fsync of the
-        directory per segment, also where the file system keeps the order by itself: truncations of many segments are
-        rare.
-        """
-        for segment in reversed(segments):
-            self.remove([segment])
-
     def remove(self, segments: Sequence[LogSegment], *, at_once: bool = False) -> None:
-        """Take segments out of the log; their files are renamed now and deleted after file.delete.delay.ms."""
+        """Take segments out of the log, in the order given: power loss leaves the last of them.
+
+        Their files are renamed now and deleted after file.delete.delay.ms.
+        """
         self.segments.change(remove=[segment.base_offset for segment in segments])
         self.delete_files(segments, at_once=at_once)
 
