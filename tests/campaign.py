@@ -21,6 +21,8 @@ and the block is named. What failed can be seen again with the line that is prin
     fsck       files of a root damaged in every way, the check and the repair judged (tests/fsck/campaign.py)
     pages      pages exchanged, written over or zeroed, lengths and bytes damaged; the repair judged by a search
                of every position (tests/fsck/pages.py)
+    planted    links, pipes, devices and directories at every path of a log directory, then a command on it: what lies
+               outside stays as it is (tests/property/planted.py)
     starts     directories of a real broker damaged, and what Kafka 4.3 then starts with; left out, and said so, where
                Apache Kafka's jars are not in the cache (tests/compat/start_campaign.py)
     journals   hostile journals of unfinished writes, read and recovered (tests/spark/hostile_journals.py)
@@ -62,6 +64,7 @@ KINDS = {
     "limits": "tests.property.real_limits:run",
     "fsck": "tests.fsck.campaign:run",
     "pages": "tests.fsck.pages:run",
+    "planted": "tests.property.planted:run",
     "starts": "tests.compat.start_campaign:run",
     "journals": "tests.spark.hostile_journals:run",
     "killed-writes": "tests.compat.killed_writes:run",
@@ -88,6 +91,7 @@ START_BLOCK = 100
 KILLED_WRITES = 200  # there are fewer steps
 JOURNAL_SHARE, JOURNAL_BLOCK = 2, 1_000  # one hostile journal for so many cuts
 LIMIT_SHARE = 40  # and one real shortage
+PLANTED_SHARE = 20  # one planted link, pipe or device for so many cuts
 COMPACTION_SHARE = 5  # one cut of a round of compaction for so many of other workloads
 
 
@@ -131,6 +135,8 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
             yield Block(kind, seed * 1_000_000 + number, min(size, share - start))
     for start in range(0, cuts // FSCK_SHARE, FSCK_BLOCK):
         yield Block("fsck", seed * 1_000_000 + start, min(FSCK_BLOCK, cuts // FSCK_SHARE - start))
+    for start in range(0, cuts // PLANTED_SHARE, FSCK_BLOCK):
+        yield Block("planted", seed * 1_000_000 + start, min(FSCK_BLOCK, cuts // PLANTED_SHARE - start))
     for start in range(0, cuts // PAGES_SHARE, FSCK_BLOCK):
         yield Block("pages", seed * 1_000_000 + start, min(FSCK_BLOCK, cuts // PAGES_SHARE - start))
     reason = import_module("tests.compat.kafka_tools").missing()

@@ -1,6 +1,7 @@
 """One partition: its files are listed, its segments read, and everything else compared with what was read."""
 
 import os
+import stat
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -436,7 +437,9 @@ class PartitionCheck:
                 path = join(self.files.directory, name)
                 if path in unread:
                     continue  # that it cannot be written either is no news
-                file = os.stat(path)
+                file = os.lstat(path)
+                if not stat.S_ISREG(file.st_mode):
+                    continue  # the owner of a link says nothing about what it points to
                 is_own = file.st_uid == directory.st_uid
                 may = file.st_mode & (0o200 if is_own else 0o020 if file.st_gid == directory.st_gid else 0o002)
                 if not may and directory.st_uid != 0:
