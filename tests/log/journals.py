@@ -4,13 +4,14 @@ import json
 import random
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from tidelog.log.journal_format import PartitionNote, Piece, WriteJournal, WriteKind, encode
+from tidelog.log.journal_format import LoadGroup, PartitionNote, Piece, WriteJournal, WriteKind, encode
 from tidelog.log.names import TopicPartition, delete_directory_name
 from tidelog.records.checksum import crc32c_of
 
-__all__ = ["COMMIT", "LOAD", "Lines", "large", "lines_of", "mutated", "plausible", "sealed"]
+__all__ = ["COMMIT", "GROUP", "LOAD", "Lines", "large", "lines_of", "mutated", "plausible", "sealed"]
 
 Lines = list[Any]
 
@@ -29,6 +30,7 @@ LOAD = WriteJournal(
         TopicPartition("orders", 2): PartitionNote(False, recovery_point=-1),
     },
 )
+GROUP = replace(LOAD, group=LoadGroup("7c" * 16, 1, ("/d1", "/d2")))
 COMMIT = WriteJournal(
     WriteKind.COMMIT,
     None,
@@ -52,7 +54,8 @@ _HOSTILE: list[Any] = [
     "unfinished-write.run-tidelog-recover",
     "../orders-0." + "a" * 32 + "-delete", "orders-0." + "a" * 32 + "-delete/..", "commit", "load", "A" * 32, "f" * 32,
     [], {}, [[]], ["0d7c", 4], ["0d7c", -1], ["0d7c", True], [None, 4], {"segment.bytes": "1"}, {"segment.bytes": 1024},
-    {"nobody": "1"}, {"a": {}},
+    {"nobody": "1"}, {"a": {}}, ["/", "/etc"], ["/dev/zero", "/dev/tty"], ["a" * 4000, "b"],
+    ["../backup", "."], ["/proc/self/mem", "/d2"], ["/d1", "/d1"],
 ]  # fmt: skip
 
 
@@ -145,7 +148,7 @@ def _change_lines(lines: Lines, rng: random.Random) -> None:
     elif deed == 3:
         lines.insert(number, rng.choice(_HOSTILE))
     else:
-        other = rng.choice((LOAD, COMMIT))
+        other = rng.choice((LOAD, COMMIT, GROUP))
         lines.append(rng.choice(lines_of(other)))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.journals import COMMIT, LOAD, lines_of, mutated, sealed
+from tests.log.journals import COMMIT, GROUP, LOAD, lines_of, mutated, sealed
 from tidelog.errors import CheckpointError, InvalidRequestError
 from tidelog.log.journal_format import MOST_BYTES, PartitionNote, WriteJournal, WriteKind, decode, encode
 from tidelog.log.names import TopicPartition, parse_directory_name
@@ -16,7 +16,7 @@ from tidelog.log.names import TopicPartition, parse_directory_name
 UID = "c" * 32
 
 
-@pytest.mark.parametrize("journal", [LOAD, COMMIT, WriteJournal(WriteKind.LOAD)])
+@pytest.mark.parametrize("journal", [LOAD, GROUP, COMMIT, WriteJournal(WriteKind.LOAD)])
 def test_a_journal_is_read_as_it_was_written(journal: WriteJournal) -> None:
     assert decode(encode(journal)) == journal
 
@@ -111,7 +111,7 @@ def test_mutated_journals_name_children_of_the_root_only() -> None:
     sound = 0
     for _ in range(1500):
         try:
-            journal = decode(mutated(rng.choice((LOAD, COMMIT)), rng))
+            journal = decode(mutated(rng.choice((LOAD, GROUP, COMMIT)), rng))
         except CheckpointError:
             continue
         sound += 1

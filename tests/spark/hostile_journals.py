@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import tidelog
-from tests.log.journals import COMMIT, LOAD, large, mutated, plausible
+from tests.log.journals import COMMIT, GROUP, LOAD, large, mutated, plausible
 from tidelog.errors import CheckpointError, TidelogError
 from tidelog.log import LogManager, TopicPartition
 from tidelog.log.journal_format import encode
@@ -101,7 +101,7 @@ def look_at(root: Path, rng: random.Random) -> str:
 
 def one_case(home: Path, rng: random.Random, counts: Counter[str]) -> None:
     root = home / "backup"
-    journal = rng.choice((LOAD, COMMIT, fitting(root)))
+    journal = rng.choice((LOAD, GROUP, COMMIT, fitting(root)))
     chance = rng.random()
     if chance < _LARGE_SHARE:
         content = large(journal, rng)

@@ -29,6 +29,8 @@ from tidelog.log.write_journal import (
     write_journal,
 )
 from tidelog.records import NewRecord
+from tidelog.spark.option_values import OptionValues
+from tidelog.spark.places import Places
 from tidelog.spark.recovery import recover
 
 FS = LocalFileSystem()
@@ -223,3 +225,16 @@ def test_a_partition_that_is_gone_is_told_before_anything_is_touched(tmp_path: P
 
 def test_without_a_journal_every_record_is_shown(tmp_path: Path) -> None:
     assert look_at(a_home(tmp_path) / "backup", random.Random(1)) == "shown"
+
+
+def test_spark_logs_an_unfinished_write_and_rejects_one_that_it_cannot_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = a_root(tmp_path / "r")
+    write_journal(FS, str(root), HIDING)
+    places = Places.of(OptionValues({"path": str(root)}))
+    assert places.open().topics == ("orders",)
+    assert caplog.text.count("a load into orders is under way or was interrupted") == 1
+    (root / UNFINISHED_WRITE / JOURNAL_FILE).write_text('{"version": 99}\n')
+    with pytest.raises(CheckpointError, match="it is of version 99"):
+        places.open()
