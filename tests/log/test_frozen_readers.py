@@ -1,12 +1,13 @@
 """A reader works on the segments as they were when it began, whatever its owner does to the list meanwhile."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.log.compaction.compacting import a_compacted_log, compact, put
-from tests.log.logs import ABORT, COMMITTED, all_replicated, clock_of, end_txn, in_txn, lead
+from tests.log.logs import ABORT, COMMITTED, all_replicated, clock_of, end_txn, in_txn, lead, names_in
 from tidelog.errors import LogClosedError, StorageError, TooManyFilesError
 from tidelog.log import UnifiedLog
 from tidelog.log.local_files import LocalFileSystem
@@ -73,6 +74,18 @@ def test_a_reader_whose_segment_was_swapped_and_deleted_reads_the_new_one(
     assert log.read(0, 1000).start.offset == 1
 
 
+def refuse_beside(suffix: str) -> Callable[[LocalFileSystem, str], None]:
+    """A `sync_directory` that finds no descriptor once there is a file of such a name."""
+    sync = LocalFileSystem.sync_directory
+
+    def refuse(fs: LocalFileSystem, path: str) -> None:
+        if any(name.endswith(suffix) for name in fs.list(path)):
+            raise TooManyFilesError(f"{path}: Too many open files")
+        sync(fs, path)
+
+    return refuse
+
+
 def test_a_swap_without_descriptors_takes_the_log_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A `.swap` that is left in a log which goes on would replace, at the next start, what was appended since."""
     log = a_compacted_log(tmp_path)
@@ -81,13 +94,26 @@ def test_a_swap_without_descriptors_takes_the_log_offline(tmp_path: Path, monkey
     log.roll()
     all_replicated(log)
 
-    def refuse(fs: LocalFileSystem, path: str) -> None:
-        raise TooManyFilesError(f"{path}: Too many open files")
-
-    monkeypatch.setattr(LocalFileSystem, "sync_directory", refuse)
+    monkeypatch.setattr(LocalFileSystem, "sync_directory", refuse_beside(".swap"))
     with pytest.raises(StorageError, match="in the middle of a change"):
         compact(log)
     assert log.failure is not None
+
+
+def test_a_swap_does_not_begin_without_a_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = a_compacted_log(tmp_path)
+    for _ in range(3):
+        put(log, 1)
+    log.roll()
+    all_replicated(log)
+    monkeypatch.setattr(LocalFileSystem, "sync_directory", refuse_beside(".log.cleaned"))
+    with pytest.raises(TooManyFilesError):
+        compact(log)
+    monkeypatch.undo()
+    assert log.failure is None
+    assert not names_in(log, ".cleaned")
+    compact(log)
+    assert log.read(0, 1000).start.offset == 2
 
 
 def test_a_truncation_without_descriptors_takes_the_log_offline(
@@ -98,10 +124,7 @@ def test_a_truncation_without_descriptors_takes_the_log_offline(
         put(log, 1)
         log.roll()
 
-    def refuse(fs: LocalFileSystem, path: str) -> None:
-        raise TooManyFilesError(f"{path}: Too many open files")
-
-    monkeypatch.setattr(LocalFileSystem, "sync_directory", refuse)
+    monkeypatch.setattr(LocalFileSystem, "sync_directory", refuse_beside(".log.deleted"))
     with pytest.raises(StorageError, match="in the middle of a change"):
         log.truncate_to(1)
     assert log.failure is not None

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.log.logs import a_log, bases_of, batch, epochs_of, fill, lead, names_in, offsets_in, opened_again
 from tests.log.manager.managers import ORDERS, a_manager
+from tidelog.fsck import check
 from tidelog.log import UnifiedLog
 from tidelog.log.set_aside import SET_ASIDE
 from tidelog.testing.disk import PowerLost, SimulatedFileSystem
@@ -132,3 +133,13 @@ def test_a_torn_batch_is_cut_and_reported_and_not_kept(tmp_path: Path) -> None:
     assert not aside(log)
     [notice] = log.notices
     assert notice.endswith("were cut off by recovery: an incomplete batch")
+
+
+def test_fsck_says_what_was_set_aside(tmp_path: Path) -> None:
+    log = a_log(tmp_path)
+    lead(log, 1)
+    write_behind_the_back(log, stamped(0))
+    opened_again(log).close()
+    [finding] = check([tmp_path]).findings
+    assert (finding.code, str(finding.severity)) == ("PAR-FOREIGN", "warning")
+    assert "recovery set aside" in finding.message

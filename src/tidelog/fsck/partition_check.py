@@ -41,6 +41,7 @@ from tidelog.log.names import (
     TXN_INDEX_SUFFIX,
 )
 from tidelog.log.partition_metadata import read_topic_id
+from tidelog.log.set_aside import SET_ASIDE
 
 __all__ = ["PartitionCheck"]
 
@@ -268,7 +269,10 @@ class PartitionCheck:
         for name in files.misnamed:
             notes.add("PAR-NAME", join(files.directory, name), "Kafka cannot tell which offset it begins at")
         for name in files.foreign:
-            notes.add("PAR-FOREIGN", join(files.directory, name), "not a file of a partition")
+            what = "not a file of a partition"
+            if name.startswith(SET_ASIDE):
+                what = "batches that recovery set aside, because offsets went back: look at them, and remove the file"
+            notes.add("PAR-FOREIGN", join(files.directory, name), what)
         for name in files.leftovers:
             message, severity = "a compaction did not come to its end", None
             if self.root.is_in_use:

@@ -493,7 +493,6 @@ class UnifiedLog:
         """Put segments whose files end in `.cleaned`, as compaction writes them, in the place of old ones."""
         self._ensure_usable()
         local = self.local
-        local.ensure_descriptors()
         with no_turning_back(self.fail):
             gone = replace_segments(local.fs, self.directory, local.segments, new, old, local.config, self.tasks)
             self._delete_snapshots(gone)

@@ -245,6 +245,7 @@ class _Round:
             if target is not None:
                 segment = target.finish(group[-1].log.modified_ms)
                 self._ensure_not_truncated()
+                self._log.local.ensure_descriptors()
                 # From here on it is the log's. If the swap is interrupted, start-up completes it or takes it back: the
                 # old files may be on their way out, and the new ones all there is.
                 target = None
