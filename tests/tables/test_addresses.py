@@ -97,6 +97,7 @@ def test_what_is_wrong_with_a_table_in_a_bucket_is_said_with_its_address(tmp_pat
         ("load", "x.csv", "--topic", "t", "--to", "s3://lake/logs"),
         ("compact", "s3://lake/logs", "--topic", "t"),
         ("reindex", "gs://lake/logs"),
+        ("recover", "s3://lake/logs"),
         ("fsck", ".", "--repair", "--quarantine", "s3://lake/aside"),
     ],
 )

@@ -2,13 +2,14 @@
 
 import click
 
+from tidelog.cli.local_paths import LOCAL_PATH
 from tidelog.cli.output import print_json, say
 
 __all__ = ["recover"]
 
 
 @click.command()
-@click.argument("directories", nargs=-1, required=True, metavar="DIR...")
+@click.argument("directories", nargs=-1, required=True, type=LOCAL_PATH, metavar="DIR...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per log directory.")
 def recover(directories: tuple[str, ...], as_json: bool) -> None:
     """Put log directories in order after an interrupted write or an unclean stop, while no broker runs.
