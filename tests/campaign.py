@@ -32,6 +32,7 @@ and the block is named. What failed can be seen again with the line that is prin
     recorded   the power cut in runs of real processes whose calls strace has recorded; left out, and said so, where
                nothing can be traced (tests/property/recorded_calls.py)
     kills      real kill -9 of processes that append, compact, truncate, roll, delete and move (tests/property/kills.py)
+    usage      commands typed at random: one line and an exit code, no traceback (tests/cli/wrong_usage.py)
     damage     every bit of a small log flipped, every file of it cut at every byte (tests/property/damage.py)
 
 The last has as many cases as it has, and no chance in it: its seed is the number of the first case.
@@ -69,6 +70,7 @@ KINDS = {
     "journals": "tests.spark.hostile_journals:run",
     "killed-writes": "tests.compat.killed_writes:run",
     "live": "tests.fsck.live:run",
+    "usage": "tests.cli.wrong_usage:run",
     "damage": "tests.property.damage:run",
 }
 BLOCK = 25_000
@@ -90,6 +92,7 @@ START_SHARE = 80  # one start of a real broker for so many cuts
 START_BLOCK = 100
 KILLED_WRITES = 200  # there are fewer steps
 JOURNAL_SHARE, JOURNAL_BLOCK = 2, 1_000  # one hostile journal for so many cuts
+USAGE_SHARE = 6  # one command typed at random for so many cuts
 LIMIT_SHARE = 40  # and one real shortage
 PLANTED_SHARE = 20  # one planted link, pipe or device for so many cuts
 COMPACTION_SHARE = 5  # one cut of a round of compaction for so many of other workloads
@@ -126,6 +129,7 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         ("refusals", cuts // REFUSAL_SHARE, CRASH_BLOCK),
         ("manager-refusals", cuts // MANAGER_REFUSAL_SHARE, CRASH_BLOCK),
         ("limits", cuts // LIMIT_SHARE, CRASH_BLOCK),
+        ("usage", cuts // USAGE_SHARE, CRASH_BLOCK),
         ("hostile", cases, BLOCK),
         ("codecs", cases // CODEC_SHARE, BLOCK),
         ("arrays", cases // TABLE_SHARE, BLOCK),

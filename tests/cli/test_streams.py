@@ -150,3 +150,21 @@ def test_an_interrupt_ends_a_command_that_waits_for_a_store(silent_store: str) -
     _, said = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, said) == (130, "")
     assert time.monotonic() - began < 8
+
+
+# -- encodings ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_locale_without_the_characters_shows_them_escaped(encoding: str, tmp_path: Path) -> None:
+    place = tmp_path / "b\u00fccher-\u6f22"
+    with UnifiedLog.open(place / "orders-0", LogConfig()) as log:
+        log.append([NewRecord("schl\u00fcssel".encode(), "\u6f22\U0001f30a".encode(), 1_700_000_000_000)])
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    for words in (["ls", str(place)], ["ls", f"{place}\u6f22"], ["cat", str(place), "--topic", "orders"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "tidelog", *words], capture_output=True, env=environment, check=False
+        )
+        assert done.returncode in (0, 2)
+        assert b"Traceback" not in done.stderr
+        assert done.stdout + done.stderr

@@ -66,9 +66,10 @@ def ls(directories: tuple[str, ...], topics: tuple[str, ...], with_segments: boo
 
 def _problem(row: "PartitionListing") -> str:
     """What keeps a partition from being read; a journal of its root names itself, and is told of once."""
-    about_root = f"{row.root}/{UNFINISHED_WRITE}", *(f"{row.root}/{name}" for name in OLD_JOURNALS)
+    place = f"{row.root}/{row.directory}"
+    named = (place, f"{row.root}/{UNFINISHED_WRITE}", *(f"{row.root}/{name}" for name in OLD_JOURNALS))
     problem = str(row.problem)
-    return problem if problem.startswith(about_root) else f"{row.root}/{row.directory}: {problem}"
+    return problem if problem.startswith(named) else f"{place}: {problem}"
 
 
 _COLUMNS = ("partition", "log start", "log end", "high watermark", "segments", "bytes", "newest record", "notes")

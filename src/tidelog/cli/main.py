@@ -11,6 +11,7 @@ An error of ours is one line on standard error and an exit code; `--traceback` s
 Anything else that escapes is a mistake of ours and keeps its traceback.
 """
 
+import io
 import logging
 import re
 import sys
@@ -122,6 +123,9 @@ def main() -> NoReturn:
     """Run the command line and exit."""
     if logging.lastResort is not None:  # what prints where nobody has configured logging
         logging.lastResort.setFormatter(_VisibleLog())
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a locale of few characters shows the others as escapes
+            stream.reconfigure(errors="backslashreplace")
     if not _WRITING & set(sys.argv[1:]):
         end_when_stuck()
     try:
