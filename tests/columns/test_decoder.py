@@ -1,5 +1,6 @@
 """What a decoder does with logs that are damaged, hostile, large, or read by several threads."""
 
+import os
 import threading
 import tracemalloc
 import zlib
@@ -476,3 +477,9 @@ def test_a_buffer_cannot_be_resized_while_it_is_decoded() -> None:
     with pytest.raises(BufferError):
         log.clear()
     assert sum(batch.num_rows for batch in rows) == 2
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "00000000000000000000.log")
+    with pytest.raises(StorageError, match="name a regular file"):
+        list(decode_file(tmp_path / "00000000000000000000.log"))

@@ -36,7 +36,7 @@ class FileSource:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # it may be a pipe
         except OSError as error:
             raise StorageError(f"{os.fspath(path)}: {error.strerror}") from error
         self.path = os.fspath(path)
@@ -44,6 +44,9 @@ class FileSource:
         if stat.S_ISDIR(status.st_mode):
             self.close()
             raise StorageError(f"{self.path}: a directory; name one of the .log files in it")
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise StorageError(f"{self.path}: a pipe, a device or a socket; name a regular file")
         self.size = status.st_size
 
     def read_into(self, position: int, target: memoryview) -> int:

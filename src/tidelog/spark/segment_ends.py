@@ -49,7 +49,7 @@ class SegmentEnds:
         self._open[partition] = []
         try:
             for directory, name in segments:
-                descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
+                descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=directory)
                 self._sizes[descriptor] = -1  # it is closed with the others, whatever comes
                 self._owners[descriptor] = partition
                 self._open[partition].append(descriptor)

@@ -33,7 +33,7 @@ def write_report(profile: Profile, path: str) -> str:
         handle, beside = tempfile.mkstemp(dir=os.path.dirname(target), suffix=".html")
         with open(handle, "w", encoding="utf-8") as file:
             file.write(report_html(profile))
-        os.chmod(beside, 0o644)
+            os.fchmod(file.fileno(), 0o644)
         os.replace(beside, target)
     except OSError as error:
         raise StorageError(f"{target}: {error.strerror}") from error

@@ -1,0 +1,86 @@
+"""The broker's user plants a link in a log directory, and root runs a command on it: no file elsewhere is touched."""
+
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tidelog.cli.main import cli
+from tidelog.log import LogConfig, LogManager, TopicPartition
+from tidelog.records import NewRecord
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it plays the broker's user and root")
+
+BROKER = 1000
+SECRET = b"root:x:0:0:root:/root:/bin/bash\n"
+LOAD = ("load", "ROWS", "--to", "ROOT", "--topic", "t")
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    with LogManager.open(str(tmp_path / "root"), LogConfig(segment_bytes=2_000)) as manager:
+        log = manager.get_or_create(TopicPartition("t", 0))
+        for number in range(100):
+            log.append(NewRecord(b"k%d" % (number % 5), b"v" * 20))
+    for path in (tmp_path / "root", *(tmp_path / "root").rglob("*")):
+        os.chown(path, BROKER, BROKER)
+    (tmp_path / "victim").write_bytes(SECRET)
+    (tmp_path / "victim").chmod(0o600)
+    (tmp_path / "rows.jsonl").write_text('{"key": "a", "value": "b"}\n')
+    return tmp_path
+
+
+def plant(base: Path, name: str) -> None:
+    link = base / "root" / name
+    link.unlink(missing_ok=True)
+    link.symlink_to(base / "victim")
+    os.lchown(link, BROKER, BROKER)
+
+
+def run(base: Path, *words: str) -> Result:
+    places = {"ROOT": str(base / "root"), "ROWS": str(base / "rows.jsonl")}
+    return CliRunner().invoke(cli, [places.get(word, word) for word in words])
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("cleaner-offset-checkpoint.tmp", ("compact", "ROOT", "--topic", "t", "--yes")),
+        ("recovery-point-offset-checkpoint.tmp", LOAD),
+        ("t-0/partition.metadata.tmp", (*LOAD, "--topic-id", "AAAAAAAAAAAAAAAAAAAAAQ")),
+        ("t-0/00000000000000000000.index", ("fsck", "--repair", "ROOT")),
+        ("t-0/00000000000000000025.snapshot", ("fsck", "--repair", "ROOT")),
+        ("t-0/00000000000000000000.log", ("fsck", "--repair", "ROOT")),
+        ("recovery-point-offset-checkpoint", ("fsck", "--repair", "ROOT")),
+        ("recovery-point-offset-checkpoint.tmp", ("fsck", "--repair", "ROOT")),
+        ("t-0/00000000000000000000.index", ("reindex", "ROOT")),
+        ("t-0/00000000000000000000.timeindex", ("reindex", "ROOT")),
+        ("t-0/00000000000000000084.log", LOAD),
+        ("t-0/00000000000000000084.index", LOAD),
+        (".lock", LOAD),
+    ],
+)
+def test_root_overwrites_and_copies_nothing_that_a_link_points_to(
+    base: Path, name: str, command: tuple[str, ...]
+) -> None:
+    plant(base, name)
+    done = run(base, *command)
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    found = (base / "victim").stat()
+    assert ((base / "victim").read_bytes(), found.st_uid, found.st_mode & 0o777) == (SECRET, 0, 0o600)
+    copies = [
+        path
+        for path in base.rglob("*")
+        if path.is_file() and not path.is_symlink() and path != base / "victim" and SECRET in path.read_bytes()
+    ]
+    assert copies == []
+
+
+def test_a_load_onto_a_linked_segment_is_refused_before_anything_changes(base: Path) -> None:
+    plant(base, "t-0/00000000000000000084.log")
+    before = {path: path.lstat().st_mtime_ns for path in (base / "root").rglob("*")}
+    done = run(base, *LOAD)
+    assert done.exit_code == 3
+    assert "00000000000000000084.log: a symbolic link, and nothing is written through links: replace it" in done.stderr
+    assert {path: path.lstat().st_mtime_ns for path in (base / "root").rglob("*")} == before
