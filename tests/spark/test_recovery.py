@@ -141,6 +141,8 @@ def test_readers_say_which_records_a_journal_hides(tmp_path: Path) -> None:
         ["cat", str(root), "--topic", "orders", "-o", "arrow", "--out", str(tmp_path / "x.arrow")],
         ["export", str(root), "--topic", "orders", "--to", str(tmp_path / "x.parquet")],
         ["ls", str(root)],
+        ["explain", str(root), "--topic", "orders", "--partition", "0", "--offset", "0"],
+        ["diff", str(root), "--fingerprint"],
     ):
         done = CliRunner().invoke(cli, command)
         assert (done.exit_code, done.stderr) == (0, f"tidelog: {told}\n"), command

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from tidelog.cli.output import aligned, print_json, progress, say, table
+from tidelog.cli.records import tell_of_unfinished
 
 if TYPE_CHECKING:
     from tidelog.fsck.diff_result import BatchPlace, Comparison, PartitionComparison
@@ -58,6 +59,7 @@ def diff(
     Exit codes: 0 nothing contradicts, 1 differences, 2 wrong usage, 3 something could not be read.
     """
     chosen = list(dict.fromkeys(topics)) or None
+    _tell_of_unfinished(sides)
     if is_fingerprint:
         if len(sides) != 1:
             raise click.UsageError(f"a fingerprint is made of one side, {len(sides)} given; commas join directories")
@@ -75,6 +77,14 @@ def diff(
         a, b = (paths_of_side(side) for side in sides)
         found = compare(a, b, topics=chosen, strict=strict, options=options, on_partition=show)
     end_with(found, as_json=as_json, is_verified=verify)
+
+
+def _tell_of_unfinished(sides: Sequence[str]) -> None:
+    """Say which writes are unfinished: their records are not compared."""
+    import tidelog
+
+    for side in sides:
+        tell_of_unfinished(tidelog.open(paths_of_side(side)))
 
 
 def paths_of_side(side: str) -> list[str]:

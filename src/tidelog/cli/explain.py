@@ -6,6 +6,7 @@ import click
 
 from tidelog.cli.completion import complete_topic
 from tidelog.cli.output import print_json, say
+from tidelog.cli.records import tell_of_unfinished
 
 __all__ = ["explain"]
 
@@ -40,7 +41,9 @@ def explain(
 
     if (offset is None) == (time is None):
         raise click.UsageError("say what to look for: --offset O or --time T, one of them")
-    part = tidelog.open(list(directories))[topic, partition]
+    logs = tidelog.open(list(directories))
+    tell_of_unfinished(logs)
+    part = logs[topic, partition]
     found = part.explain(offset=offset, time=None if time is None else _time_ms(time), committed=committed)
     if as_json:
         print_json(found.to_dict())

@@ -8,8 +8,8 @@ fails, `register(spark)` does the same.
 A walk: source.py understands what was asked for (option_table, option_values, read_options); places and topics say what
 is read, bounds from where to where, planning cuts that into tasks, task_reader reads one in a worker; a stream asks
 watch where the logs end. To write, row_input and dealing bring rows to partitions and staging puts them aside; commit
-makes a journal of all (commit_plan, commit_journal) and does what it says (commit_apply, committed_batches). The jobs
-of `tidelog spark` are in jobs/.
+makes a journal of all (commit_plan; the format is in tidelog.log.journal_format) and does what it says (commit_apply,
+committed_batches); recovery does so for one that was interrupted. The jobs of `tidelog spark` are in jobs/.
 """
 
 from typing import TYPE_CHECKING

@@ -12,5 +12,7 @@ new_file.py    a file that has its name once it is complete
 reading.py     files as RecordBatches with the columns of records
 load.py        such rows appended to the logs of a root
 load_root.py   the root meanwhile: locked, opened, left as a broker leaves it
-load_journal.py  what makes a load one step
+load_roots.py  the same for all log directories of a broker
+load_undo.py   an interrupted load taken back
+stray_topics.py  what a broker would set aside when it starts
 """
