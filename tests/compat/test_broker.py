@@ -40,6 +40,7 @@ from tidelog.log.list_offsets import MAX_TIMESTAMP
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import TopicPartition
 from tidelog.log.producer_state import ActiveProducer
+from tidelog.log.set_aside import SET_ASIDE
 from tidelog.records import BATCH_HEADER_SIZE, Codec, Header, NewRecord, read_batches
 
 SERVED, CRASHED = "served", "crashed"
@@ -65,6 +66,26 @@ def created(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copy_of(root: Path, place: Path) -> Path:
     shutil.copytree(root, place / "root")
     return place / "root"
+
+
+# -- set aside -----------------------------------------------------------------------------------------------------
+
+
+def test_a_broker_serves_a_log_from_which_recovery_has_set_batches_aside(created: Path, tmp_path: Path) -> None:
+    root = copy_of(created, tmp_path)
+    directory = root / f"{SERVED}-0"
+    with UnifiedLog.open(directory) as log:
+        log.append([NewRecord(b"k", b"first"), NewRecord(b"k", b"second")])
+    segment = max(directory.glob("*.log"))
+    segment.write_bytes(segment.read_bytes() * 2)  # the same offsets once more
+    with UnifiedLog.open(directory) as log:
+        assert len(log.notices) == 1
+    [aside] = directory.glob(f"{SET_ASIDE}*")
+    before = aside.read_bytes()
+    with Broker(root).running() as broker:
+        consumed = clients.consume(broker, SERVED, 0)
+    assert [seen.value for seen in consumed.records] == [b"first", b"second"]
+    assert aside.read_bytes() == before
 
 
 # -- served --------------------------------------------------------------------------------------------------------
