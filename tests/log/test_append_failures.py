@@ -8,8 +8,10 @@ import resource
 import subprocess
 import sys
 import textwrap
+import uuid
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -504,3 +506,30 @@ def test_indexes_that_cannot_take_their_names_take_the_log_offline_and_are_rebui
         assert segment.offset_index.lookup(4).offset == 4
     log.release()
     assert offsets_in(opened_again(log)) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("topic", [{}, {"message_timestamp_type": "LogAppendTime"}])
+def test_the_buffer_of_an_append_that_failed_can_be_appended_again(disk: SimulatedFileSystem, topic: Any) -> None:
+    log = a_log("/data", fs=disk, **topic)
+    lead(log, 3)
+    buffer = memoryview(batch(2))
+    before = bytes(buffer)
+    let_go(log)
+    disk.fail(operation="open", path="*.log", error=EMFILE)
+    with pytest.raises(TooManyFilesError):
+        log.append_as_leader(buffer, 0)
+    disk.heal()
+    assert bytes(buffer) == before
+    assert log.append_as_leader(buffer, 0).first_offset == 3
+    assert offsets_in(log) == [0, 1, 2, 3, 4]
+
+
+def test_a_topic_id_that_cannot_be_noted_is_not_the_logs(disk: SimulatedFileSystem) -> None:
+    log = a_log("/data", fs=disk)
+    disk.fail(operation="stat", path="*/partition.metadata", error=IO_ERROR, times=1)
+    with pytest.raises(StorageError):
+        log.assign_topic_id(uuid.UUID(int=7))
+    assert log.topic_id is None
+    log.assign_topic_id(uuid.UUID(int=8))
+    lead(log, 1)
+    assert opened_again(log).topic_id == uuid.UUID(int=8)

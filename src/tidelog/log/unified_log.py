@@ -55,6 +55,7 @@ from tidelog.log.tasks import Call, Schedule
 from tidelog.log.upkeep import Upkeep
 from tidelog.log.verification import NO_GUARD, VerificationGuard
 from tidelog.log.watermarks import Isolation, LogOffsets, Watermarks, ensure_isolation
+from tidelog.records.batch import BATCH_HEADER_SIZE
 from tidelog.records.batches import read_batches
 from tidelog.records.builder import build_batch
 from tidelog.records.committed import AbortedTxn, committed_batches
@@ -290,10 +291,14 @@ class UnifiedLog:
         batches = analyse(buffer, origin, leader_epoch, self.local.config.max_message_bytes)
         if not batches:
             return AppendInfo(-1, -1, log_start_offset=self.log_start_offset)
+        header = bytes(buffer[:BATCH_HEADER_SIZE]) if origin.assigns_offsets else b""
         try:
             return append_batches(self, buffer, batches, origin, leader_epoch, guard, transaction_version)
-        except StorageError as error:
-            self.fail(error)
+        except BaseException as error:
+            if header:
+                buffer[: len(header)] = header  # as it came, without the stamp: the caller may try again with it
+            if isinstance(error, StorageError):
+                self.fail(error)
             raise
 
     @_touches_disk
@@ -689,8 +694,8 @@ class UnifiedLog:
         """Note the id of the topic; it is written before the next append."""
         if self.topic_id is not None and self.topic_id != topic_id:
             raise InconsistentTopicIdError(f"{self.directory} belongs to topic id {self.topic_id}, not to {topic_id}")
-        self.topic_id = topic_id
         self._partition_metadata.record(topic_id)
+        self.topic_id = topic_id  # last: the file may be another topic's, or the disk may refuse to show it
 
     @_touches_disk
     def flush_partition_metadata(self) -> None:
