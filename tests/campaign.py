@@ -28,6 +28,7 @@ and the block is named. What failed can be seen again with the line that is prin
     journals   hostile journals of unfinished writes, read and recovered (tests/spark/hostile_journals.py)
     killed-writes  Kafka started after a kill at every step of a commit of Spark's and of a load
                (tests/compat/killed_writes.py)
+    crashed    checks of what kills and losses of power leave of sound logs (tests/fsck/crashed.py)
     live       checks of a root that another process works on without a rest (tests/fsck/live.py)
     recorded   the power cut in runs of real processes whose calls strace has recorded; left out, and said so, where
                nothing can be traced (tests/property/recorded_calls.py)
@@ -71,6 +72,7 @@ KINDS = {
     "killed-writes": "tests.compat.killed_writes:run",
     "live": "tests.fsck.live:run",
     "usage": "tests.cli.wrong_usage:run",
+    "crashed": "tests.fsck.crashed:run",
     "damage": "tests.property.damage:run",
 }
 BLOCK = 25_000
@@ -152,6 +154,8 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         yield Block("killed-writes", seed, KILLED_WRITES)
     for number in range(cuts // JOURNAL_SHARE // JOURNAL_BLOCK):
         yield Block("journals", seed * 1_000_000 + number, JOURNAL_BLOCK)
+    for start in range(0, cuts // PAGES_SHARE, FSCK_BLOCK):
+        yield Block("crashed", seed * 1_000_000 + start, min(FSCK_BLOCK, cuts // PAGES_SHARE - start))
     for start in range(0, cuts // LIVE_SHARE, LIVE_BLOCK):
         yield Block("live", seed * 1_000_000 + start, min(LIVE_BLOCK, cuts // LIVE_SHARE - start))
     damages = len(import_module("tests.property.damage").all_damage())

@@ -35,7 +35,10 @@ def live_root(seed: int) -> Iterator[Path]:
             assert writer.poll() is None, "the writer has died"
             writer.stdin.close()
         assert writer.returncode == 0
-        if found := alarms(check(str(root), deep=True, jobs=1)):
+        found = alarms(check(str(root), deep=True, jobs=1))
+        # A round of compaction ends where the process does, and nothing in this root tells that the topic is compacted.
+        found = [words for words in found if not words.startswith(f"warning LOG-GAP {root}/keys-0/")]
+        if found:
             raise FalseAlarm(f"live, seed {seed}, after the writer has stopped: {found[:5]}")
 
 

@@ -9,6 +9,7 @@ import random
 import select
 import sys
 import time
+from collections.abc import Callable
 
 from tidelog.log import LogConfig, LogManager, TopicPartition, UnifiedLog
 from tidelog.log.compaction.cleaner_config import CleanerConfig
@@ -40,9 +41,10 @@ def now_ms() -> int:
 class Work:
     """Does one thing after the other, by chance."""
 
-    def __init__(self, manager: LogManager, rng: random.Random) -> None:
+    def __init__(self, manager: LogManager, rng: random.Random, now_ms: Callable[[], int] = now_ms) -> None:
         self._manager = manager
         self._rng = rng
+        self._now_ms = now_ms
         self._sequences: dict[int, int] = {}
         self._open: set[int] = set()
         self._epoch = 0
@@ -64,7 +66,9 @@ class Work:
 
     def _records(self, key: bytes | None = None) -> list[NewRecord]:
         count = self._rng.randrange(1, 5)
-        return [NewRecord(key or b"k", self._rng.randbytes(self._rng.randrange(150)), now_ms()) for _ in range(count)]
+        return [
+            NewRecord(key or b"k", self._rng.randbytes(self._rng.randrange(150)), self._now_ms()) for _ in range(count)
+        ]
 
     def append(self) -> None:
         if self._rng.random() < 0.5:
@@ -85,7 +89,7 @@ class Work:
             self._open.discard(producer)
             kind = self._rng.choice((ControlType.ABORT, ControlType.COMMIT))
             data = build_end_txn_marker(
-                EndTxnMarker(kind, 0), producer_id=producer, producer_epoch=0, timestamp_ms=now_ms()
+                EndTxnMarker(kind, 0), producer_id=producer, producer_epoch=0, timestamp_ms=self._now_ms()
             )
             self._put(self._log(TXNS), data, AppendOrigin.COORDINATOR)
             return

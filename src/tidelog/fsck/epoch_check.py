@@ -81,7 +81,8 @@ def check_epochs(
     """
     path = join(directory, LEADER_EPOCH_CHECKPOINT)
     in_log = epochs_of_log(segments, layout)
-    entries = _entries_of(notes, fs, path, in_log)
+    is_deleted = bool(segments) and log_start is not None and segments[-1].next_offset <= log_start
+    entries = _entries_of(notes, fs, path, [] if is_deleted else in_log)
     if not segments or not entries:
         return []
     if any(entry.epoch < 0 or entry.start_offset < 0 for entry in entries) or not _increases(entries):
@@ -129,7 +130,9 @@ def _entries_of(notes: Notes, fs: ReadFileSystem, path: str, in_log: Sequence[Ep
         notes.add_unreadable(path, error)
         return []
     if not entries and in_log:
-        notes.add("EPO-MISSING", path, f"batches of {len(in_log)} leader epochs, and no entry")
+        # Kafka leaves it so where it has lost a log start that was at the end of the log.
+        message = f"batches of {len(in_log)} leader epochs, and no entry"
+        notes.add("EPO-MISSING", path, message, severity=Severity.INFO)
     return entries
 
 

@@ -18,8 +18,13 @@ __all__ = ["GapRules", "judged_damage", "note_damage", "note_gaps", "note_layout
 _MANY = 10  # findings of one kind in one file, before the rest is counted
 
 
-def judged_damage(facts: SegmentFacts, damage: Damage, *, is_last: bool, is_clean: bool) -> tuple[str, Severity | None]:
-    """Code and severity of bytes that are no batch. At the very end of the last segment a crash may have left them."""
+def judged_damage(
+    facts: SegmentFacts, damage: Damage, *, is_last: bool, is_clean: bool, flushed: int | None = None
+) -> tuple[str, Severity | None]:
+    """Code and severity of bytes that are no batch. At the very end of the last segment a crash may have left them.
+
+    So it may anywhere behind what was `flushed`: a disk writes pages in any order.
+    """
     code = damage.code
     if damage.right is not None:
         return code, None
@@ -30,13 +35,23 @@ def judged_damage(facts: SegmentFacts, damage: Damage, *, is_last: bool, is_clea
             return "LOG-TAIL", None
     elif is_last and code == "LOG-TORN":
         return "LOG-TAIL", None
+    if is_last and not is_clean and flushed is not None and _offset_before(facts, damage) >= flushed:
+        return code, Severity.WARNING
     return code, None
 
 
-def note_damage(notes: Notes, facts: SegmentFacts, *, is_last: bool, is_clean: bool) -> None:
+def _offset_before(facts: SegmentFacts, damage: Damage) -> int:
+    """The offset behind the last sound batch before damaged bytes."""
+    number = int(np.searchsorted(facts.batches["position"], damage.position))
+    return int(facts.batches["last"][number - 1]) + 1 if number else facts.base_offset
+
+
+def note_damage(
+    notes: Notes, facts: SegmentFacts, *, is_last: bool, is_clean: bool, flushed: int | None = None
+) -> None:
     """Bytes that are no batch."""
     for number, damage in enumerate(facts.damage):
-        code, severity = judged_damage(facts, damage, is_last=is_last, is_clean=is_clean)
+        code, severity = judged_damage(facts, damage, is_last=is_last, is_clean=is_clean, flushed=flushed)
         if number == _MANY:
             left = facts.damage[number:]
             size = sum(one.size for one in left)
@@ -57,7 +72,7 @@ def _offsets_around(facts: SegmentFacts, damage: Damage) -> tuple[int, int] | No
     """Which offsets the damaged bytes held, as far as the sound batches around them tell."""
     positions = facts.batches["position"]
     number = int(np.searchsorted(positions, damage.position))
-    first = int(facts.batches["last"][number - 1]) + 1 if number else facts.base_offset
+    first = _offset_before(facts, damage)
     if number == len(positions):
         return None
     last = int(facts.batches["first"][number]) - 1

@@ -226,10 +226,15 @@ class PartitionCheck:
         cleaned = self.root.offset_of(CLEANER_CHECKPOINT, self.place.topic_partition) if self._is_live else None
         return cleaned is not None and cleaned > 0
 
-    @property
-    def _may_be_compacted(self) -> bool:
-        """Whether the topic is compacted, or nothing tells: the cleaner writes its checkpoint at the end of a round."""
-        return self._is_live and self.root.policies.is_compacted(self.place.topic_partition.topic) is not False
+    def _may_be_cleaning(self, *, is_clean: bool) -> bool:
+        """Whether a round of compaction may have removed offsets without a word: its checkpoint comes at its end.
+
+        By the topic's policy; where nothing tells it, after a stop that was not clean.
+        """
+        if not self._is_live:
+            return False
+        policy = self.root.policies.is_compacted(self.place.topic_partition.topic)
+        return not is_clean if policy is None else policy
 
     @property
     def _closed_at(self) -> int | None:
@@ -275,6 +280,8 @@ class PartitionCheck:
             notes.add("PAR-FOREIGN", join(files.directory, name), what)
         for name in files.leftovers:
             message, severity = "a compaction did not come to its end", None
+            if self._is_live and not self.root.is_clean:
+                severity = Severity.INFO  # a start settles it
             if self.root.is_in_use:
                 message, severity = "a compaction is at work", Severity.INFO
             notes.add("PAR-LEFTOVER", join(files.directory, name), message, severity=severity)
@@ -308,7 +315,14 @@ class PartitionCheck:
     def code_of(self, facts: SegmentFacts, damage: Damage) -> str:
         """The code under which damage of a segment was noted."""
         is_last = facts is self.segments[-1]
-        return judged_damage(facts, damage, is_last=is_last, is_clean=self._was_closed)[0]
+        return judged_damage(facts, damage, is_last=is_last, is_clean=self._was_closed, flushed=self._flushed)[0]
+
+    @property
+    def _flushed(self) -> int | None:
+        """The offset from which on a crash may have left anything; None where nothing tells."""
+        if not self._is_live or self._is_clean or not self.root.is_known(RECOVERY_POINT_CHECKPOINT):
+            return None
+        return self.root.offset_of(RECOVERY_POINT_CHECKPOINT, self.place.topic_partition) or 0
 
     @property
     def _was_closed(self) -> bool:
@@ -318,13 +332,15 @@ class PartitionCheck:
     def _check_logs(self) -> None:
         is_clean = self._was_closed
         for facts in self.segments:
-            note_damage(self.notes, facts, is_last=facts is self.segments[-1], is_clean=is_clean)
+            note_damage(
+                self.notes, facts, is_last=facts is self.segments[-1], is_clean=is_clean, flushed=self._flushed
+            )  # fmt: skip
         note_layout(self.notes, self.segments, self.layout)
         rules = GapRules(
             log_start=self.log_start or 0,
             is_compacted=self.is_compacted or self.is_quorum,
             may_be_compacted=not self._is_live or not self.root.is_known(CLEANER_CHECKPOINT),
-            may_be_cleaning=lambda: not is_clean and self._may_be_compacted,
+            may_be_cleaning=lambda: self._may_be_cleaning(is_clean=is_clean),
             explained=self.explained,
         )
         self.gaps = note_gaps(self.notes, self.segments, self.layout, rules)
@@ -386,7 +402,8 @@ class PartitionCheck:
             aborted = list(replay.aborted_in(facts.steps))
             if data is not None or not self.files.has(facts.base_offset, TXN_INDEX_SUFFIX):
                 check_txn_index(
-                    self.notes, path, data, aborted, first_offset=first, is_compacted=self.is_compacted
+                    self.notes, path, data, aborted, first_offset=max(self.log_start or 0, first),
+                    is_compacted=self.is_compacted,
                 )  # fmt: skip
         start = self.log_start or 0
         has_producers = any(facts.has_producers and facts.next_offset > start for facts in self.segments)

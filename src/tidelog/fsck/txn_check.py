@@ -105,9 +105,13 @@ def _fault(entry: AbortedTxnEntry, marker: ExpectedTxn | None, first_offset: int
     began_before = entry.first_offset < first_offset
     if marker.entry is None:
         return None if is_compacted or began_before else f"producer {entry.producer_id} has no transaction there"
+    if marker.entry.first_offset < first_offset:
+        return None  # a broker that has loaded the log since its beginning was deleted knows a later one
     if is_compacted or began_before:
         return None if entry.first_offset <= marker.entry.first_offset else f"it begins at {marker.entry.first_offset}"
-    if entry != marker.entry and not (entry.last_stable_offset < first_offset and entry[:3] == marker.entry[:3]):
+    # What was stable depends on transactions that began before the log does, and on whether the broker still knew them.
+    is_older = min(entry.last_stable_offset, marker.entry.last_stable_offset) < first_offset
+    if entry != marker.entry and not (is_older and entry[:3] == marker.entry[:3]):
         return f"it says {tuple(entry)}, the log says {tuple(marker.entry)}"
     return None
 
