@@ -1,6 +1,7 @@
 """Recovery finishes commits, takes loads back and recovers logs; hostile journals touch nothing."""
 
 import contextlib
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,20 @@ def test_logs_are_recovered_after_an_unclean_stop(tmp_path: Path) -> None:
     assert str(first) == f"{root}: there was no clean stop and the logs are recovered"
     assert log.read_bytes() == whole
     assert (root / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_what_root_recovers_belongs_to_the_owner_of_the_logs(tmp_path: Path) -> None:
+    root = a_root(tmp_path / "r")
+    (root / ".kafka_cleanshutdown").unlink()
+    (root / "orders-0" / f"{0:020}.index").unlink()
+    for path in (root, *root.rglob("*")):
+        os.chown(path, 4711, 4712)
+    write_journal(FS, str(root), WriteJournal(WriteKind.LOAD))
+    assert {path.stat().st_uid for path in (root / UNFINISHED_WRITE).rglob("*")} == {4711}
+    recover([str(root)])
+    assert (root / "orders-0" / f"{0:020}.index").exists()
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in root.rglob("*")} == {(4711, 4712)}
 
 
 def test_a_root_that_somebody_has_open_is_left_alone(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ def recover(directories: tuple[str, ...], as_json: bool) -> None:
     Where the broker was not stopped in good order, logs are recovered as Kafka recovers them when it starts: an
     incomplete batch at the end of a log is cut off, and indexes are rebuilt.
 
-    Name all log.dirs of a broker at once. Run it as the user of the broker.
+    Name all log.dirs of a broker at once. Run it as the user of the broker, or as root: new files then get the owner of
+    the old ones.
     """
     from tidelog.spark.recovery import recover as recover_directories
 

@@ -14,7 +14,7 @@ import logging
 import random
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from tidelog.errors import InvalidRequestError, LockedError, StorageError, TidelogError
@@ -25,6 +25,7 @@ from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.manager.log_directories import DirectoryKind, LogDirectory, list_directories
 from tidelog.log.manager.log_manager import LogManager
 from tidelog.log.names import JOURNAL_ASIDE, LOCK_FILE, UNFINISHED_WRITE
+from tidelog.log.offline_root import OfflineRoot
 from tidelog.log.write_journal import (
     WriteJournal,
     WriteKind,
@@ -100,7 +101,11 @@ def recover(
     writes = {root: _settled(fs, root, clock) for root in order}
     unclean = [root for root in roots if logs and logs_in(fs, root) and not CleanShutdownFile(fs, root).exists()]
     if unclean:
-        LogManager.open(unclean, fs=fs, clock=clock).close()
+        with ExitStack() as owners:  # a broker must be able to open what root has written
+            for root in unclean:
+                for directory in (root, *(each.path for each in logs_in(fs, root))):
+                    owners.enter_context(OfflineRoot(root, fs=fs).owners_kept(directory))
+            LogManager.open(unclean, fs=fs, clock=clock).close()
     return [Recovery(root, writes[root], root in unclean, root in decided) for root in roots]
 
 
