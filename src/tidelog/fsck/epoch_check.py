@@ -93,7 +93,7 @@ def check_epochs(
     if entries[0].start_offset < begins:
         notes.add(
             "EPO-START", path, f"epoch {entries[0].epoch} begins at {entries[0].start_offset}, the log at {begins}",
-            offsets=(entries[0].start_offset, begins - 1),
+            offsets=(entries[0].start_offset, begins - 1), severity=None if is_clean else Severity.INFO,
         )  # fmt: skip
     elif log_start is not None and in_log and entries[0].start_offset > max(in_log[0].start_offset, log_start):
         notes.add(

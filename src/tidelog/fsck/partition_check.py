@@ -37,8 +37,10 @@ from tidelog.log.names import (
     LOG_SUFFIX,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
+    SWAP,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
+    file_name,
 )
 from tidelog.log.partition_metadata import read_topic_id
 from tidelog.log.set_aside import SET_ASIDE
@@ -288,7 +290,8 @@ class PartitionCheck:
         for name in files.deleted:
             notes.add("PAR-DELETED", join(files.directory, name), "it waits to be removed")
         for name in files.orphans:
-            notes.add("SEG-NO-LOG", join(files.directory, name), "its .log file is missing")
+            severity = Severity.INFO if self._is_live and not self.root.is_clean else None  # a start removes it
+            notes.add("SEG-NO-LOG", join(files.directory, name), "its .log file is missing", severity=severity)
         if not files.bases:
             notes.add("PAR-EMPTY", files.directory, "there is no .log file")
 
@@ -360,14 +363,18 @@ class PartitionCheck:
             steps = check_offset_index(notes, path, data, facts, is_open=is_open)
             if steps is not None:
                 self.spacing.take(steps)
-        elif not may_lack and not self.files.has(base, INDEX_SUFFIX):
+        elif not may_lack and not self._has(base, INDEX_SUFFIX):
             notes.add("IDX-MISSING", path, "Kafka reads the whole segment to make one")
         path = self.files.path(base, TIME_INDEX_SUFFIX)
         data = self._content(path, base, TIME_INDEX_SUFFIX)
         if data is not None:
             check_time_index(notes, path, data, facts, is_open=is_open)
-        elif facts.max_timestamp_ms >= 0 and not may_lack and not self.files.has(base, TIME_INDEX_SUFFIX):
+        elif facts.max_timestamp_ms >= 0 and not may_lack and not self._has(base, TIME_INDEX_SUFFIX):
             notes.add("TIX-MISSING", path, "Kafka makes an empty one: lookups by time pass over the segment")
+
+    def _has(self, base: int, suffix: str) -> bool:
+        """Whether a file of a segment is there, or on its way from a compaction: a start gives it its name."""
+        return self.files.has(base, suffix) or file_name(base, suffix) + SWAP in self.files.stats
 
     def _content(self, path: str, base: int, suffix: str) -> bytes | None:
         """What a file holds; None if it is not there, or cannot be read, which is noted."""
