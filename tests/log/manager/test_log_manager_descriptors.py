@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.log.logs import lead, offsets_in
-from tests.log.manager.managers import ORDERS, VIEWS, a_manager, after, directories_in, offsets_in_file
+from tests.log.manager.managers import ORDERS, VIEWS, a_manager, after, directories_in, is_marked_clean, offsets_in_file
 from tidelog.errors import LogClosedError, StorageError, TooManyFilesError
-from tidelog.log import LogManager, UnifiedLog
+from tidelog.log import LogConfig, LogManager, UnifiedLog
 from tidelog.log.compaction.cleaner_config import CleanerConfig
 from tidelog.log.names import (
     CLEANER_CHECKPOINT,
@@ -238,3 +238,19 @@ def test_a_log_that_is_half_made_is_made_to_the_end(disk: SimulatedFileSystem) -
         manager.get_or_create(ORDERS)
     lead(manager.get_or_create(ORDERS), 1)
     assert live(manager) == ["/a"]
+
+
+@pytest.mark.parametrize("path", ["*.log", "*.timeindex", "/a/orders-0"])
+def test_a_log_that_is_half_made_does_not_pass_for_one_that_was_closed(disk: SimulatedFileSystem, path: str) -> None:
+    manager = a_manager("/a", LogConfig(preallocate=True, segment_bytes=4096), fs=disk)
+    lead(manager.get_or_create(VIEWS), 1)
+    disk.fail(path=path, error=EMFILE, times=1)
+    with pytest.raises(TooManyFilesError):
+        manager.get_or_create(ORDERS)
+    disk.heal()
+    manager.close()
+    with a_manager("/a", fs=disk) as manager:
+        lead(manager.get_or_create(ORDERS), 2)
+        assert offsets_in(manager.logs[ORDERS]) == [0, 1]
+        assert offsets_in(manager.logs[VIEWS]) == [0]
+    assert is_marked_clean("/a", disk)

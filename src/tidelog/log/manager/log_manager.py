@@ -272,6 +272,7 @@ class LogManager(LogTable):
             is_future=is_future,
         )
         for each in chosen:
+            each.half_made.add(name)
             if self.on_root(each, partial(self._factory.make_directory, each, partition, name)):
                 try:
                     log = self._factory.open_new(each, partition, name, topic_id)
@@ -280,6 +281,7 @@ class LogManager(LogTable):
                     raise
                 self._pass_on(log)
                 self.remember(each, partition, log, is_future=is_future)
+                each.half_made.discard(name)
                 return log
         tried = "; ".join(str(each.failure) for each in chosen)
         raise StorageError(f"no root takes the log of {partition}: {tried}")

@@ -75,6 +75,7 @@ class LogRoot:
         self.unloaded: dict[str, LogDirectory] = {}  # by path: those to be opened
         self.deleted: list[LogDirectory] = []  # that lay here when it was entered
         self.stray: list[str] = []
+        self.half_made: set[str] = set()  # the names of directories whose logs were begun and not opened
         self.recovery_points = self._checkpoint(fs, RECOVERY_POINT_CHECKPOINT)
         self.log_starts = self._checkpoint(fs, LOG_START_CHECKPOINT)
         self.high_watermarks = self._checkpoint(fs, HIGH_WATERMARK_CHECKPOINT)
@@ -177,7 +178,8 @@ class LogRoot:
                 self.write_starts()
                 self.write_recovery_points()
                 self.write_high_watermarks()
-                if self.is_loaded or (self.was_clean and not self.is_torn):
+                is_whole = self.is_loaded or (self.was_clean and not self.is_torn)
+                if is_whole and not self._has_half_made():
                     self._marker.write(broker_epoch)
             self.leave()
         except StorageError as error:
@@ -185,6 +187,10 @@ class LogRoot:
         finally:
             self.unlock()
         return errors
+
+    def _has_half_made(self) -> bool:
+        """Whether the directory of a log lies here whose creation failed: it must not pass for one that was closed."""
+        return any(self._fs.stat(join(self.path, name)) is not None for name in self.half_made)
 
     # -- loading -------------------------------------------------------------------------------------------------
 
