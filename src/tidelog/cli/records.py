@@ -144,7 +144,7 @@ def tell_of_ends(partitions: "Sequence[PartitionView]", options: dict[str, Any])
             is_live = left_out.is_incomplete and _is_in_use(partition.root)
             tell(f"{left_out}{'; a broker has the directory open and may be writing them' if is_live else ''}")
             is_finding = is_finding or not is_live
-        if missing is not None:
+        if missing is not None and not _is_in_use(partition.root):  # a broker may have noted more since we looked
             tell(f"{partition.topic_partition}: {missing}")
             is_finding = True
     return is_finding
