@@ -293,7 +293,15 @@ class PartitionCheck:
             severity = Severity.INFO if self._is_live and not self.root.is_clean else None  # a start removes it
             notes.add("SEG-NO-LOG", join(files.directory, name), "its .log file is missing", severity=severity)
         if not files.bases:
-            notes.add("PAR-EMPTY", files.directory, "there is no .log file")
+            severity = Severity.INFO if self._may_be_new else None
+            notes.add("PAR-EMPTY", files.directory, "there is no .log file", severity=severity)
+
+    @property
+    def _may_be_new(self) -> bool:
+        """Whether a directory may be empty because a crash came, or we, while it was made: nothing knows its log."""
+        checkpoints = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT)
+        known = (self.root.offset_of(name, self.place.topic_partition) for name in checkpoints)
+        return self._is_live and not self.root.is_clean and not any(known)
 
     def _check_metadata(self) -> None:
         path = join(self.files.directory, PARTITION_METADATA)
