@@ -19,11 +19,13 @@ import click
 from tests.compat.judged_roots import FOLDERS, STATES, copy_tree, judged_roots
 from tests.compat.kafka_tools import missing
 from tests.compat.start_damages import damage
-from tests.compat.start_judge import Judged, StartJudge
+from tests.compat.start_judge import Judged, Late, StartJudge
 from tidelog.fsck.verdict import Verdict
 from tidelog.fsck.would_start import would_start
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import TopicPartition
+
+ATTEMPTS = 3
 
 
 class Case(NamedTuple):
@@ -60,6 +62,15 @@ def run(seed: int, cases: int) -> Counter[str]:
 
 def judge_case(judge: StartJudge, number: int) -> tuple[str, str]:
     """In a word how a case went, and in a sentence what both said."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return _judge_case(judge, number)
+        except Late:
+            continue
+    return _judge_case(judge, number)
+
+
+def _judge_case(judge: StartJudge, number: int) -> tuple[str, str]:
     rng = random.Random(number)
     state = STATES[number % len(STATES)]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

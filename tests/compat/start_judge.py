@@ -32,7 +32,7 @@ QUICK = {
     "num.recovery.threads.per.data.dir": 1,
     "background.threads": 1,
     "log.index.size.max.bytes": 8_192,
-    "initial.broker.registration.timeout.ms": 12_000,
+    "initial.broker.registration.timeout.ms": 20_000,
     "log.cleaner.dedupe.buffer.size": 2 << 20,
     "log.cleaner.backoff.ms": 600_000,
     "log.initial.task.delay.ms": 600_000,
@@ -50,6 +50,10 @@ class Judged(NamedTuple):
 
     error: str | None
     topics: Mapping[str, Mapping[int, Offsets | None]]
+
+
+class Late(Exception):
+    """A broker did nothing for two minutes. The machine is busy; try again."""
 
 
 class StartJudge:
@@ -86,6 +90,9 @@ class StartJudge:
         line = process.stdout.readline()
         assert line, f"the judge ended with {process.wait()}: {self.said()[-2_000:]}"
         answer = json.loads(line)
+        if answer.get("late"):
+            self._end()
+            raise Late(f"the broker neither served nor gave up: {answer['error']}")
         topics = {
             topic: {int(number): tuple(offsets) if offsets else None for number, offsets in partitions.items()}
             for topic, partitions in answer.get("topics", {}).items()

@@ -8,7 +8,7 @@ Kafka: LogLoader.recoverLog and LogSegment.recover.
 """
 
 import random
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 
 from tidelog.errors import CorruptIndexError, CorruptionError
 from tidelog.fsck.rehearsal import RehearsalFileSystem
@@ -16,6 +16,7 @@ from tidelog.log.batch_windows import BatchWindow
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.config import LogConfig
 from tidelog.log.loader import LogLoader
+from tidelog.log.offsets import MAX_OFFSET
 from tidelog.log.recovery import SegmentRecovery
 from tidelog.log.segment import LogSegment
 from tidelog.log.tasks import Schedule
@@ -56,6 +57,10 @@ class _KafkaRecovery(SegmentRecovery):
 
 class _KafkaLoader(LogLoader):
     recovery = _KafkaRecovery
+
+    def _first_unflushed(self, names: Iterable[str]) -> int:
+        """Kafka recovers a segment whose index is missing as soon as it opens it; what it cuts then counts no more."""
+        return MAX_OFFSET
 
     def _recover_unflushed(self) -> Generator[None, None, None]:
         unflushed = self.segments.from_offset(self._recovery_point)

@@ -34,14 +34,15 @@ import org.apache.kafka.common.utils.Time;
  *
  * <p>On standard input one JSON object per line: {@code {"settings": {...}, "address": "host:port"}}. The answer is a line
  * {@code {"started": true, "topics": {"orders": {"0": [earliest, latest], "1": []}}}}, where no offsets are those of a
- * partition that nobody serves, or {@code {"started": false, "error": "..."}} for a broker that gave up before it served anybody.
+ * partition that nobody serves, or {@code {"started": false, "error": "..."}} for a broker that gave up before it served anybody; one that
+ * did neither in two minutes is {@code "late"}, which says more about the machine.
  *
  * <p>A broker that gives up would end its process. Here whoever asks for that is stopped instead, and what is left of the
  * broker stays behind in the JVM: after some dozens of them it is time for another one.
  */
 public class StartJudge {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final long START_MS = 60_000;
+    private static final long START_MS = 120_000;
     private static final long STOP_MS = 20_000;
     private static final long SETTLED_MS = 1_000; // between two looks
     private static final long LOOK_MS = 50;
@@ -110,6 +111,7 @@ public class StartJudge {
             }
         } catch (TimeoutException | ExecutionException error) {
             answer.put("started", false).put("error", given_up.getNow(told(error)));
+            answer.put("late", !given_up.isDone() && error instanceof TimeoutException);
         }
         if (server.isDone()) {
             Thread stopping = run("stop", () -> server.join().shutdown());
