@@ -1,7 +1,9 @@
 """Cutting a log: in the middle, wholly, and what becomes of watermarks, epochs, producers and indexes."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -24,7 +26,8 @@ from tests.log.logs import (
     snapshots_of,
 )
 from tidelog.errors import InvalidRequestError
-from tidelog.log import UnifiedLog
+from tidelog.log import ManualClock, UnifiedLog
+from tidelog.testing.disk import PowerLost, SimulatedFileSystem
 
 ONE = len(batch(1))
 
@@ -190,3 +193,20 @@ def test_indexes_are_trimmed_when_a_segment_is_left_and_grow_when_it_is_cut(tmp_
     assert Path(first.offset_index.path).stat().st_size == 1200
     ten(log)
     assert bases_of(log) == [0]
+
+
+@pytest.mark.parametrize("unordered", [False, True])
+def test_an_empty_log_that_is_rolled_never_forgets_where_it_ends(unordered: bool) -> None:
+    disk = SimulatedFileSystem(ManualClock(NOW), unordered_directories=unordered)
+    disk.make_directory("/data")
+    disk.sync_all()
+    a_log("/data", fs=disk).truncate_fully_and_start_at(3)
+    for call in range(1, 10):
+        again = disk.copy()
+        log = a_log("/data", fs=again)
+        assert log.log_end_offset == 3
+        again.cut_at(again.calls + call)
+        with suppress(PowerLost):
+            log.roll()
+        for seed in range(10, 24):
+            assert a_log("/data", fs=again.after_crash(Random(seed))).log_end_offset == 3

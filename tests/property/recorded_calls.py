@@ -39,8 +39,8 @@ _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 _DESCRIPTOR = re.compile(r"^(?P<number>AT_FDCWD|\d+)(?:<(?P<path>(?:\\x[0-9a-f]{2}|[^>])*)>)?(?P<deleted>\(deleted\))?")
 _HARMLESS = {
     "access", "close", "dup", "execve", "fadvise64", "fcntl", "fgetxattr", "flock", "fstat", "fstatfs", "getcwd",
-    "getdents64", "getxattr", "ioctl", "lgetxattr", "lseek", "lstat", "mmap", "newfstatat", "pread64", "preadv", "read",
-    "readlink", "readlinkat", "stat", "statfs", "statx",
+    "getdents64", "getxattr", "ioctl", "lgetxattr", "lseek", "lstat", "mmap", "newfstatat", "pread64", "preadv",
+    "preadv2", "read", "readlink", "readlinkat", "stat", "statfs", "statx",
 }  # fmt: skip
 
 

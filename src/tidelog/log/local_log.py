@@ -122,6 +122,7 @@ class LocalLog:
                 self.fs, self.directory, base_offset, self.config, self.clock, self.rng, suffix=SWAP
             )
             with no_turning_back(self.fail):
+                self.fs.sync_directory(self.directory)  # before the old one goes
                 old.change_suffix("", DELETED)
                 segment.change_suffix(SWAP, "")
                 self.fs.sync_directory(self.directory)  # start-up believes what is in a `.swap`: it must stay empty
