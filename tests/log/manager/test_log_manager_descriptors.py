@@ -254,3 +254,22 @@ def test_a_log_that_is_half_made_does_not_pass_for_one_that_was_closed(disk: Sim
         assert offsets_in(manager.logs[ORDERS]) == [0, 1]
         assert offsets_in(manager.logs[VIEWS]) == [0]
     assert is_marked_clean("/a", disk)
+
+
+def test_a_copy_whose_making_was_interrupted_is_made_to_the_end(
+    disk: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = a_manager(["/a", "/b"], fs=disk)
+    manager.get_or_create(ORDERS, root="/a")
+
+    def interrupt(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(disk, "list", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        manager.get_or_create(ORDERS, root="/b", future=True)
+    monkeypatch.undo()
+    manager.get_or_create(ORDERS, root="/b", future=True)
+    assert len(directories_in("/b", disk)) == 1
+    manager.close()
+    a_manager(["/a", "/b"], fs=disk).close()

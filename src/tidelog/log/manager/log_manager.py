@@ -272,7 +272,7 @@ class LogManager(LogTable):
             is_future=is_future,
         )
         for each in chosen:
-            each.half_made.add(name)
+            name = each.half_made.setdefault((partition, is_future), name)  # one that was begun is made to the end
             if self.on_root(each, partial(self._factory.make_directory, each, partition, name)):
                 try:
                     log = self._factory.open_new(each, partition, name, topic_id)
@@ -281,7 +281,7 @@ class LogManager(LogTable):
                     raise
                 self._pass_on(log)
                 self.remember(each, partition, log, is_future=is_future)
-                each.half_made.discard(name)
+                del each.half_made[partition, is_future]
                 return log
         tried = "; ".join(str(each.failure) for each in chosen)
         raise StorageError(f"no root takes the log of {partition}: {tried}")

@@ -75,7 +75,8 @@ class LogRoot:
         self.unloaded: dict[str, LogDirectory] = {}  # by path: those to be opened
         self.deleted: list[LogDirectory] = []  # that lay here when it was entered
         self.stray: list[str] = []
-        self.half_made: set[str] = set()  # the names of directories whose logs were begun and not opened
+        # The names of directories whose logs were begun and not opened, of partitions and of their future logs.
+        self.half_made: dict[tuple[TopicPartition, bool], str] = {}
         self.recovery_points = self._checkpoint(fs, RECOVERY_POINT_CHECKPOINT)
         self.log_starts = self._checkpoint(fs, LOG_START_CHECKPOINT)
         self.high_watermarks = self._checkpoint(fs, HIGH_WATERMARK_CHECKPOINT)
@@ -190,7 +191,7 @@ class LogRoot:
 
     def _has_half_made(self) -> bool:
         """Whether the directory of a log lies here whose creation failed: it must not pass for one that was closed."""
-        return any(self._fs.stat(join(self.path, name)) is not None for name in self.half_made)
+        return any(self._fs.stat(join(self.path, name)) is not None for name in self.half_made.values())
 
     # -- loading -------------------------------------------------------------------------------------------------
 
