@@ -195,3 +195,18 @@ def test_a_batch_in_a_record_of_a_damaged_batch_is_not_taken_for_one_of_the_log(
     flip(log, len(batches[0]) + 22 + 8)
     repaired(root)
     assert batches_in(log) == [batches[0], batches[2]]
+
+
+def test_a_damaged_header_that_came_with_a_page_gets_the_offset_that_its_own_neighbour_tells(tmp_path: Path) -> None:
+    """Damage with no room for a batch lies before it, and a batch of another place of the log beside it."""
+    batches = [
+        bytes(build_batch([NewRecord(b"k", bytes([65 + number]) * 40)], base_offset=number)) for number in range(12)
+    ]
+    size = len(batches[0])
+    broken = bytes(12) + batches[2][12:]
+    damaged = [*batches[:2], bytes(2 * size), *batches[4:9], b"x" * 30, broken, batches[3], b"x" * 40, *batches[10:]]
+    root = roots.a_root(tmp_path / "r", {"t-0": batches})
+    log = root / "t-0" / f"{0:020}.log"
+    log.write_bytes(b"".join(damaged))
+    repaired(root)
+    assert batches_in(log) == [*batches[:9], *batches[10:]]

@@ -165,10 +165,7 @@ def _offset_by_neighbours(one: _Loose, segments: Sequence[SegmentFacts], layout:
     """The offset of a batch that stands next to one whose offset is known; None if its neighbours tell none, or two."""
     facts = segments[one.segment]
     span = one.last - one.first
-    is_known = layout.in_place[one.segment].copy()
-    for placed in layout.moved:
-        if placed.run.segment == one.segment:
-            is_known[placed.run.start : placed.run.stop] = True
+    is_known = _known_places(layout, one.segment)
     found = {
         offset
         for offset in _claims(facts, is_known, one.batch, span)
@@ -190,27 +187,42 @@ def _claims(facts: SegmentFacts, is_known: Mask, batch: int, span: int) -> Itera
         yield int(batches["first"][batch + 1]) - span - 1
 
 
-def offset_of_header(facts: SegmentFacts, in_place: Mask, damage: Damage, after_segment: int | None) -> int | None:
+def offset_of_header(layout: Layout, segments: Sequence[SegmentFacts], number: int, damage: Damage) -> int | None:
     """The offset that the neighbours of a batch with a damaged header tell; None if it may be the one that is there.
 
-    `after_segment` is the base offset of the next segment.
+    A neighbour that touches it tells; both must agree. Damage with no room for a batch may lie before the last of a
+    file.
     """
     assert damage.right is not None
-    span, stored = damage.right.span, damage.right.offset
-    batches = facts.batches[in_place]
-    ends = batches["position"] + batches["size"]
-    number = int(batches["position"].searchsorted(damage.position))
-    low = int(batches["last"][number - 1]) + 1 if number else facts.base_offset
-    high = int(batches["first"][number]) if number < len(batches) else after_segment
-    if low <= stored and (high is None or stored + span < high):
+    facts, span, stored = segments[number], damage.right.span, damage.right.offset
+    taken = _Taken(segments, layout)
+    if layout.bases[0] <= stored and stored + span < taken.end and taken.hole(stored, stored + span) is not None:
         return None
+    batches = facts.batches[_known_places(layout, number)]
+    ends = batches["position"] + batches["size"]
+    at = int(batches["position"].searchsorted(damage.position))
+    between = damage.position - (int(ends[at - 1]) if at else 0)
     claims = set()
-    if damage.position - (int(ends[number - 1]) if number else 0) < BATCH_HEADER_SIZE:
-        claims.add(low)
-    if high is not None and damage.end == (batches["position"][number] if number < len(batches) else facts.size):
-        claims.add(high - span - 1)
-    fitting = [offset for offset in claims if offset >= low and (high is None or offset + span < high)]
-    return fitting[0] if len(claims) == len(fitting) == 1 else None
+    if at and between < (BATCH_HEADER_SIZE if damage.end == facts.size else 1):
+        claims.add(int(batches["last"][at - 1]) + 1)
+    elif not at and not between:
+        claims.add(facts.base_offset)
+    if at < len(batches) and int(batches["position"][at]) == damage.end:
+        claims.add(int(batches["first"][at]) - span - 1)
+    if len(claims) != 1:
+        return None
+    offset = claims.pop()
+    is_free = offset >= facts.base_offset and taken.hole(offset, offset + span) is not None
+    return offset if is_free and offset != stored else None
+
+
+def _known_places(layout: Layout, number: int) -> Mask:
+    """Which batches of a file have offsets that are believed, wherever they belong."""
+    is_known = layout.in_place[number].copy()
+    for placed in layout.moved:
+        if placed.run.segment == number:
+            is_known[placed.run.start : placed.run.stop] = True
+    return is_known
 
 
 def unbury(layout: Layout, segments: Sequence[SegmentFacts], bases: Sequence[int], reached: int | None) -> bool:

@@ -363,14 +363,13 @@ def _plan_log(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Finding], 
 
 def _header_mends(number: int, one: PartitionCheck) -> Iterator[Mend]:
     """What is written into the headers of batches whose records are sound."""
-    facts, layout = one.segments[number], one.layout
+    facts = one.segments[number]
     for damage in facts.damage:
         if damage.right is None:
             continue
         yield Mend(facts.path, damage.position + damage.right.at, damage.right.data, damage.code, damage.right.why)
         if damage.right.span >= 0 and not one.is_compacted:
-            following = one.segments[number + 1].base_offset if number + 1 < len(one.segments) else None
-            offset = offset_of_header(facts, layout.in_place[number], damage, following)
+            offset = offset_of_header(one.layout, one.segments, number, damage)
             if offset is not None:
                 why = f"the offset {damage.right.offset} at {damage.position} becomes {offset}"
                 yield Mend(facts.path, damage.position, offset.to_bytes(8, "big"), "LOG-OFFSET", why)
