@@ -30,7 +30,8 @@ from tidelog.visible import visible
 
 __all__ = ["cli", "main"]
 
-_WRITING = frozenset({"compact", "load", "recover", "reindex", "--repair"})  # never ended in the middle of a call
+# Never ended in the middle of a call: what writes, and Spark, which handles Ctrl-C by itself and has a JVM to end.
+_PATIENT = frozenset({"compact", "load", "recover", "reindex", "--repair", "spark", "--master"})
 
 
 class _Failure(click.ClickException):
@@ -126,7 +127,7 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a locale of few characters shows the others as escapes
             stream.reconfigure(errors="backslashreplace")
-    if not _WRITING & set(sys.argv[1:]):
+    if not _PATIENT & set(sys.argv[1:]):
         end_when_stuck()
     try:
         cli.main(prog_name="tidelog")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.once import ensure_given_once
-from tidelog.cli.streams import note_handler
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["on_spark", "pairs_of", "spark", "spark_options"]
 
 Command = Callable[..., Any]
+
+_READING = frozenset({"diff", "profile", "verify"})  # jobs that can be ended at any moment
 
 _PLACES = {
     "verify": "checks",
@@ -98,12 +99,15 @@ def on_spark(
     from tidelog.spark.jobs.session import SparkWishes, session_for
 
     wishes = SparkWishes(
-        master, pairs_of(conf, "--conf"), [one for one in (packages or "").split(",") if one], verbose=verbose
+        master,
+        pairs_of(conf, "--conf"),
+        [one for one in (packages or "").split(",") if one],
+        verbose=verbose,
+        may_be_killed=job in _READING,
     )
     if not verbose:
         logging.getLogger().addFilter(_is_not_of_py4j)
     with _bar(job) as show, session_for(f"tidelog {job}", wishes) as session:
-        note_handler()  # Spark has installed one of its own
         yield session, show
 
 

@@ -17,7 +17,6 @@ __all__ = [
     "flush_output",
     "is_reader_gone",
     "let_go_of_output",
-    "note_handler",
     "noted",
 ]
 
@@ -74,13 +73,6 @@ def noted(handler: Handler) -> Handler:
         return handler(number, frame)
 
     return handle
-
-
-def note_handler() -> None:
-    """Let the handler that is installed now, by whomever, say that it was called."""
-    handler = signal.getsignal(signal.SIGINT)
-    if callable(handler) and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, noted(handler))
 
 
 def end_when_stuck() -> None:

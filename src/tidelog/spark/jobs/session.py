@@ -42,10 +42,12 @@ class SparkWishes:
         packages: Sequence[str] = (),
         *,
         verbose: bool = False,
+        may_be_killed: bool = False,
     ) -> None:
         self.master = master
         self.conf = dict(conf or {})
         self.packages = tuple(packages)
+        self.may_be_killed = may_be_killed  # when it is interrupted: the job only reads
         self.verbose = verbose  # let Spark's own log through to standard error
 
     @property
@@ -72,11 +74,33 @@ def session_for(name: str, wishes: SparkWishes) -> "Iterator[SparkSession]":
             )
         session = _configured(SparkSession.builder.appName(name), {**_QUIET, **wishes.conf}).getOrCreate()
     else:
-        session = _started(name, wishes)
+        try:
+            session = _started(name, wishes)
+        except KeyboardInterrupt:
+            _has_killed_jvm()
+            raise
     try:
         yield session
-    finally:
+    except KeyboardInterrupt:
+        if not wishes.may_be_killed or not _has_killed_jvm():
+            session.stop()
+        raise
+    except BaseException:
         session.stop()
+        raise
+    session.stop()
+
+
+def _has_killed_jvm() -> bool:
+    """End the JVM that was started here at once: to stop, it would wait for its tasks. Nothing is written by them."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return False
+    process.kill()
+    process.wait()
+    return True
 
 
 def java_command() -> str | None:
