@@ -59,16 +59,17 @@ def diff(
     Exit codes: 0 nothing contradicts, 1 differences, 2 wrong usage, 3 something could not be read.
     """
     chosen = list(dict.fromkeys(topics)) or None
-    _tell_of_unfinished(sides)
     if is_fingerprint:
         if len(sides) != 1:
             raise click.UsageError(f"a fingerprint is made of one side, {len(sides)} given; commas join directories")
+        _tell_of_unfinished(sides)
         _fingerprints(paths_of_side(sides[0]), chosen, (from_offset, to_offset), not ignore_epochs, verify, as_json)
         return
     if len(sides) != 2:
         raise click.UsageError(f"two sides are compared, {len(sides)} given; commas join the directories of one side")
     if from_offset is not None or to_offset is not None:
         raise click.UsageError("--from-offset and --to-offset go with --fingerprint")
+    _tell_of_unfinished(sides)
     from tidelog.fsck.diff import DiffOptions
     from tidelog.fsck.diff import diff as compare
 
