@@ -174,3 +174,8 @@ def test_names_that_a_terminal_would_obey_are_spelt_out(tmp_path: Path) -> None:
     done = ls(root)
     assert "\x1b[31m" not in done.stdout
     assert "log\\x1b[31m-1" in done.stdout
+
+
+def test_a_topic_that_is_not_there_is_told_before_anything_is_printed(tmp_path: Path) -> None:
+    done = ls(a_root(tmp_path), "--json", "--topic", "log-format", "--topic", "none")
+    assert (done.exit_code, done.stdout) == (2, "")

@@ -45,14 +45,15 @@ def ls(directories: tuple[str, ...], topics: tuple[str, ...], with_segments: boo
     from tidelog.view.listing import list_roots
 
     logs = tidelog.open(list(directories))
+    known = {directory.topic_partition.topic for root in logs.roots for directory in root.directories}
+    missing = set(topics) - known
+    if missing:
+        raise InvalidRequestError(f"no partition of topic {', '.join(sorted(missing))} in {', '.join(directories)}")
     rows = []
     for row in list_roots(logs.roots, frozenset(topics) or None, with_segments=with_segments):
         rows.append(row)
         if as_json:
             print_json(row.to_dict())
-    missing = set(topics) - {row.partition.topic for row in rows}
-    if missing:
-        raise InvalidRequestError(f"no partition of topic {', '.join(sorted(missing))} in {', '.join(directories)}")
     if not as_json:
         _show(rows, with_segments=with_segments)
     bad = [row for row in rows if row.problem is not None]
