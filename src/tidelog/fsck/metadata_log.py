@@ -31,7 +31,7 @@ from tidelog.log.partition_metadata import read_topic_id, uuid_text
 from tidelog.log.unified_log import UnifiedLog
 from tidelog.protocol import message
 from tidelog.records.batch import RecordBatch
-from tidelog.records.batches import Batch, read_batches
+from tidelog.records.batches import Batch, read_batches, read_memory_batches
 from tidelog.records.control import ControlType
 
 __all__ = [
@@ -101,10 +101,16 @@ def read_metadata_log(fs: RehearsalFileSystem, directory: str) -> MetadataLog:
                 log.truncate_fully_and_start_at(snapshot.end_offset)
         next_offset = start
         for batch, path in _batches(fs, log):
-            if batch.last_offset < next_offset and next_offset > start:
-                raise Unstartable(path, f"offsets go back to {batch.base_offset}, {next_offset} is next")
-            replay.take_batch(batch, path, start)
+            if batch.is_control and start < batch.next_offset < next_offset:
+                raise Unstartable(
+                    path, f"a control batch goes back to offset {batch.base_offset}, {next_offset} is next"
+                )
+            replay.take_batch(batch, path, start)  # data batches that go back are replayed once more
             next_offset = max(next_offset, batch.next_offset)
+        if log.log_end_offset < next_offset:
+            raise Unstartable(
+                directory, f"the log ends at {log.log_end_offset}, behind a batch up to {next_offset - 1}"
+            )
         replay.finish(directory)
         if replay.voters is None and quorum_version == 1:
             raise Unstartable(directory, "neither a snapshot nor the log names the voters of the quorum")
@@ -154,7 +160,7 @@ class _Replay:
         """Replay a snapshot, up to its last whole batch."""
         is_first = True
         try:
-            for batch in read_batches(read_whole(fs, path)):
+            for batch in read_memory_batches(read_whole(fs, path)):
                 batch.ensure_valid()
                 if is_first and (not batch.is_control or _first_type(batch) is not ControlType.SNAPSHOT_HEADER):
                     raise Unstartable(path, "it does not begin with the header of a snapshot")
@@ -211,7 +217,7 @@ def check_snapshot(fs: ReadFileSystem, path: str) -> None:
     replay = _Replay()
     replay.take_snapshot(fs, path)
     replay.finish(path)
-    *_, last = read_batches(read_whole(fs, path))
+    *_, last = read_memory_batches(read_whole(fs, path))
     if not last.is_control or ControlType.SNAPSHOT_FOOTER not in _types(last):
         raise Unstartable(path, "it is cut off: there is no footer")
 
