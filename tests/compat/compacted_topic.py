@@ -32,6 +32,7 @@ from tidelog.log.compaction import cleaner
 from tidelog.log.compaction.cleanable import cleanable_log
 from tidelog.log.compaction.cleaner import Cleaner
 from tidelog.log.compaction.cleaner_config import CleanerConfig
+from tidelog.log.files import Creation
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.manager.log_manager import LogManager
 from tidelog.log.names import CLEANER_CHECKPOINT, DELETED, SWAP, TopicPartition
@@ -243,9 +244,9 @@ class PowerCut(LocalFileSystem):
         self._ensure_on()
         super().sync_directory(path)
 
-    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> Any:
+    def open_write(self, path: str, *, create: Creation = True) -> Any:
         self._ensure_on()
-        return super().open_write(path, create=create, new=new)
+        return super().open_write(path, create=create)
 
     def _ensure_on(self) -> None:
         if self._is_off:

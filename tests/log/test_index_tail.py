@@ -13,7 +13,7 @@ import pytest
 
 from tests.log.logs import NOW, a_log, batch, lead
 from tidelog.errors import StorageError
-from tidelog.log.files import WriteFile
+from tidelog.log.files import Creation, WriteFile
 from tidelog.log.index_file import TAIL_ROWS, IndexFile
 from tidelog.log.local_files import LocalFile, LocalFileSystem
 from tidelog.log.offset_index import OffsetEntries, OffsetIndex, OffsetPosition
@@ -49,7 +49,7 @@ class CountedFileSystem(LocalFileSystem):
         self.writes: list[tuple[int, int]] = []
         self.before_write: Callable[[], object] = lambda: None
 
-    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
+    def open_write(self, path: str, *, create: Creation = True) -> WriteFile:
         file = CountedFile(path, os.open(path, os.O_RDWR | (os.O_CREAT if create else 0)))
         file.system = self
         return file

@@ -102,7 +102,7 @@ def test_an_atomic_write_replaces_a_link_in_the_place_of_the_file(inside: Path, 
 def test_a_new_file_is_created_exclusively(inside: Path) -> None:
     (inside / "a").touch()
     with pytest.raises(StorageError, match="File exists"):
-        FS.open_write(str(inside / "a"), new=True)
+        FS.open_write(str(inside / "a"), create="new")
     create_anew(FS, str(inside / "a")).close()
 
 

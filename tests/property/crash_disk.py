@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator
 
-from tidelog.log.files import FileLock, FileStat, ReadFile, WriteFile
+from tidelog.log.files import Creation, FileLock, FileStat, ReadFile, WriteFile
 from tidelog.records.varint import Buffer
 from tidelog.testing.disk import SimulatedFileSystem
 
@@ -30,8 +30,8 @@ class WatchedDisk:
     def open(self, path: str) -> ReadFile:
         return self.disk.open(path)
 
-    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
-        file = WatchedFile(self.disk.open_write(path, create=create, new=new), self)
+    def open_write(self, path: str, *, create: Creation = True) -> WriteFile:
+        file = WatchedFile(self.disk.open_write(path, create=create), self)
         self.look()
         return file
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.property.manager_model import LogModel
 from tests.property.manager_run import PARTITIONS, ROOTS, ManagerRun, State, Workload
 from tidelog.log import ManualClock
-from tidelog.log.files import FileLock, FileStat, FileSystem, ReadFile, WriteFile
+from tidelog.log.files import Creation, FileLock, FileStat, FileSystem, ReadFile, WriteFile
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import TopicPartition
 
@@ -54,8 +54,8 @@ class DiskBelow:
     def open(self, path: str) -> ReadFile:
         return self._disk.open(self._path(path))
 
-    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
-        return self._disk.open_write(self._path(path), create=create, new=new)
+    def open_write(self, path: str, *, create: Creation = True) -> WriteFile:
+        return self._disk.open_write(self._path(path), create=create)
 
     def rename(self, source: str, target: str) -> None:
         self._disk.rename(self._path(source), self._path(target))

@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from tests.property.crash_disk import WatchedDisk, WatchedFile
-from tidelog.log.files import FileLock, FileStat, ReadFile, WriteFile
+from tidelog.log.files import Creation, FileLock, FileStat, ReadFile, WriteFile
 from tidelog.log.local_files import storage_error
 from tidelog.records.varint import Buffer
 
@@ -106,9 +106,9 @@ class RefusingDisk(WatchedDisk):
         self.refuser.call("open", path)
         return super().open(path)
 
-    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
+    def open_write(self, path: str, *, create: Creation = True) -> WriteFile:
         self.refuser.call("open", path)
-        return RefusingFile(self.disk.open_write(path, create=create, new=new), self)
+        return RefusingFile(self.disk.open_write(path, create=create), self)
 
     def rename(self, source: str, target: str) -> None:
         self.refuser.call("rename", source)

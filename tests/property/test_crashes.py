@@ -15,7 +15,7 @@ from tests.property.crash_judge import Expectation, Stop, judge, open_log
 from tests.property.crash_model import Known, Producers, State, batch_of, stamped
 from tests.property.crash_run import Run
 from tests.property.crash_steps import Workload, random_workload, scripted_workloads
-from tidelog.log.files import WriteFile
+from tidelog.log.files import Creation, WriteFile
 from tidelog.records import ControlType, EndTxnMarker, NewRecord, build_batch, build_end_txn_marker
 
 SCRIPTS = scripted_workloads()
@@ -87,8 +87,8 @@ class _LyingFile(WatchedFile):
 class _LyingDisk(WatchedDisk):
     """A disk whose cache answers for it."""
 
-    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
-        file = _LyingFile(self.disk.open_write(path, create=create, new=new), self)
+    def open_write(self, path: str, *, create: Creation = True) -> WriteFile:
+        file = _LyingFile(self.disk.open_write(path, create=create), self)
         self.look()
         return file
 

@@ -9,7 +9,7 @@ stays in memory.
 from collections.abc import Callable, Collection, Generator
 
 from tidelog.errors import StorageError
-from tidelog.log.files import FileLock, FileStat, FileSystem, ReadFile, WriteFile
+from tidelog.log.files import Creation, FileLock, FileStat, FileSystem, ReadFile, WriteFile
 from tidelog.log.names import LOG_SUFFIX, PARTITION_METADATA
 from tidelog.log.overlay_files import OverlayFileSystem
 from tidelog.records.varint import Buffer
@@ -49,12 +49,12 @@ class KeptLogs:
         directory, _, name = path.rpartition("/")
         return f"{directory}/{'.'.join(name.split('.')[:2])}" in self._spared
 
-    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
+    def open_write(self, path: str, *, create: Creation = True) -> WriteFile:
         if self._is_spared(path):
-            return self._view.open_write(path, create=create, new=new)
-        if (create or new) and self._below.stat(path) is None:
+            return self._view.open_write(path, create=create)
+        if create and self._below.stat(path) is None:
             self._ours.add(path)
-        file = self._below.open_write(path, create=create, new=new)
+        file = self._below.open_write(path, create=create)
         return _KeptFile(file) if path.endswith(LOG_SUFFIX) else file
 
     def rename(self, source: str, target: str) -> None:

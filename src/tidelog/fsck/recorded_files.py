@@ -8,7 +8,7 @@ and every file that the plan did not name gets a line of its own.
 from collections.abc import Collection, Generator, Iterator
 from hashlib import sha256
 
-from tidelog.log.files import FileLock, FileStat, FileSystem, ReadFile, WriteFile, join, opened
+from tidelog.log.files import Creation, FileLock, FileStat, FileSystem, ReadFile, WriteFile, join, opened
 from tidelog.log.names import LOG_SUFFIX
 
 __all__ = ["RecordedFiles"]
@@ -64,9 +64,9 @@ class RecordedFiles:
     def open(self, path: str) -> ReadFile:
         return self._below.open(path)
 
-    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
+    def open_write(self, path: str, *, create: Creation = True) -> WriteFile:
         self._touch(path)
-        return self._below.open_write(path, create=create, new=new)
+        return self._below.open_write(path, create=create)
 
     def rename(self, source: str, target: str) -> None:
         self._touch(source)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tidelog.errors import CorruptionError, StorageError
 from tidelog.log.files import (
+    Creation,
     FileLock,
     FileStat,
     FileSystem,
@@ -144,10 +145,10 @@ class RehearsalFileSystem:
     def open(self, path: str) -> ReadFile:
         return self.below.open(path) if path not in self._files else self.open_write(path, create=False)
 
-    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
-        if new and self.stat(path) is not None:
+    def open_write(self, path: str, *, create: Creation = True) -> WriteFile:
+        if create == "new" and self.stat(path) is not None:
             raise StorageError(f"{path}: File exists")
-        return _RehearsedFile(path, self._content(path, create=create or new))
+        return _RehearsedFile(path, self._content(path, create=bool(create)))
 
     def _content(self, path: str, *, create: bool = False) -> _Content:
         content = self._files.get(path)

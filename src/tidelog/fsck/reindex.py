@@ -31,7 +31,7 @@ from tidelog.fsck.root_files import RootFiles
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
 from tidelog.log.config_values import Kind, Setting, at_least
-from tidelog.log.files import FileSystem, ReadFile, WriteFile, create_anew, join, read_whole
+from tidelog.log.files import Creation, FileSystem, ReadFile, WriteFile, create_anew, join, read_whole
 from tidelog.log.loader import LogLoader
 from tidelog.log.names import (
     DELETED,
@@ -348,9 +348,9 @@ class _LogsOnly(OverlayFileSystem):
         super().__init__(disk)
         self._disk = disk
 
-    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
+    def open_write(self, path: str, *, create: Creation = True) -> WriteFile:
         if not path.endswith(LOG_SUFFIX):
-            return super().open_write(path, create=create, new=new)
+            return super().open_write(path, create=create)
         if self._disk.stat(path) is None:
             raise _wants_other_segments(path)
         return _FixedLog(self._disk.open(path))

@@ -10,13 +10,14 @@ Every method raises StorageError and nothing else, whatever the system below say
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from tidelog.errors import InvalidRequestError, LogClosedError, StorageError, TooManyFilesError
 from tidelog.log.file_sizes import check_size
 from tidelog.records.varint import Buffer
 
 __all__ = [
+    "Creation",
     "FileLock",
     "FileStat",
     "FileSystem",
@@ -32,6 +33,11 @@ __all__ = [
     "parent_of",
     "write_atomically",
 ]
+
+
+# Whether opening a file for writing creates it: not at all, where it is missing, or as a new file, which is an error
+# where the name is taken.
+Creation = bool | Literal["new"]
 
 
 class FileStat(NamedTuple):
@@ -104,12 +110,8 @@ class ReadFileSystem(Protocol):
 class FileSystem(ReadFileSystem, Protocol):
     """A file system that can be written to."""
 
-    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
-        """Open a file for reading and writing, never cut; with `create` it is made, empty, if it does not exist.
-
-        With `new` it is made, and it is an error if there is anything of that name. Nothing is written through a
-        symbolic link.
-        """
+    def open_write(self, path: str, *, create: Creation = True) -> WriteFile:
+        """Open a file for reading and writing, without truncating it. Nothing is written through a symbolic link."""
 
     def rename(self, source: str, target: str) -> None:
         """Give a file or directory another name in one step; a file of that name is replaced."""
@@ -223,7 +225,7 @@ def open_existing(fs: FileSystem, path: str) -> WriteFile:
 def create_anew(fs: FileSystem, path: str) -> WriteFile:
     """Create a file that nobody else has a hand in. What a crash left under its name, or a planted link, is removed."""
     fs.remove(path)
-    return fs.open_write(path, new=True)
+    return fs.open_write(path, create="new")
 
 
 def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:

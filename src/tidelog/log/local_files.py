@@ -24,7 +24,7 @@ from contextlib import suppress
 
 from tidelog.errors import StorageError, TooManyFilesError
 from tidelog.log.file_sizes import check_size
-from tidelog.log.files import FileLock, FileStat, FileSystem, ReadFile, WriteFile
+from tidelog.log.files import Creation, FileLock, FileStat, FileSystem, ReadFile, WriteFile
 from tidelog.log.guarded_paths import ensure_not_shared, is_guarded, parent_directory, resolved_file, set_owner
 from tidelog.log.locks import lock_path
 from tidelog.log.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX
@@ -234,8 +234,8 @@ class LocalFileSystem(LocalReadFiles):
             raise storage_error(path, error) from error
         return file
 
-    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
-        flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create or new else 0) | (os.O_EXCL if new else 0)
+    def open_write(self, path: str, *, create: Creation = True) -> WriteFile:
+        flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0) | (os.O_EXCL if create == "new" else 0)
         try:
             with parent_directory(path) as (name, directory):
                 try:
@@ -248,7 +248,7 @@ class LocalFileSystem(LocalReadFiles):
                     return file
         except _REFUSALS as error:
             raise storage_error(path, error) from error
-        if create or new:
+        if create:
             raise StorageError(f"{path}: {_LINKED}")
         linked = self._open_link(path, LinkedFile)
         assert isinstance(linked, LinkedFile)

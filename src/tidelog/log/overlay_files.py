@@ -7,7 +7,7 @@ when it is first written to, so this is for small files: indexes, checkpoints, s
 from collections.abc import Generator
 
 from tidelog.errors import StorageError
-from tidelog.log.files import FileStat, FileSystem, ReadFile, ReadFileSystem, WriteFile, parent_of, read_whole
+from tidelog.log.files import Creation, FileStat, FileSystem, ReadFile, ReadFileSystem, WriteFile, parent_of, read_whole
 from tidelog.records.varint import Buffer
 
 __all__ = ["OverlayFileSystem"]
@@ -43,10 +43,10 @@ class OverlayFileSystem:
             return self._below.open(path)
         return self.open_write(path, create=False)
 
-    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
-        if new and self.stat(path) is not None:
+    def open_write(self, path: str, *, create: Creation = True) -> WriteFile:
+        if create == "new" and self.stat(path) is not None:
             raise StorageError(f"{path}: File exists")
-        return _OverlayFile(path, self._content(path, create=create or new))
+        return _OverlayFile(path, self._content(path, create=bool(create)))
 
     def _content(self, path: str, *, create: bool) -> "_Content":
         content = self._files.get(path)

@@ -26,7 +26,17 @@ from typing import Self
 
 from tidelog.errors import LockedError, StorageError
 from tidelog.log.clock import Clock, ManualClock
-from tidelog.log.files import FileLock, FileStat, FileSystem, ReadFile, ReadFileSystem, WriteFile, join, read_whole
+from tidelog.log.files import (
+    Creation,
+    FileLock,
+    FileStat,
+    FileSystem,
+    ReadFile,
+    ReadFileSystem,
+    WriteFile,
+    join,
+    read_whole,
+)
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.records.varint import Buffer
 from tidelog.testing.disk_calls import NEVER, NO_SPACE, Calls, Fault, PowerLost, refusal
@@ -252,12 +262,12 @@ class SimulatedFileSystem:
             raise refusal(path, errno.EISDIR if node else errno.ENOENT)
         return SimulatedReadFile(self, path, node)
 
-    def open_write(self, path: str, *, create: bool = True, new: bool = False) -> WriteFile:
+    def open_write(self, path: str, *, create: Creation = True) -> WriteFile:
         self._check_read("open", path)
         with self._mutex:
-            if new and self._tree.find(path) is not None:
+            if create == "new" and self._tree.find(path) is not None:
                 raise refusal(path, errno.EEXIST)
-            node = self._find_or_create(path) if create or new else self._tree.find(path)
+            node = self._find_or_create(path) if create else self._tree.find(path)
         if not isinstance(node, FileNode):
             raise refusal(path, errno.EISDIR if node else errno.ENOENT)
         return SimulatedFile(self, path, node)
