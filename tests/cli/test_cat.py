@@ -267,7 +267,7 @@ def test_a_reader_that_leaves_ends_it_quietly(tmp_path: Path, form: str) -> None
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert process.wait(60) == 1
+    assert process.wait(60) == 0
 
 
 # -- few rows ----------------------------------------------------------------------------------------------------------

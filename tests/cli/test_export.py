@@ -141,6 +141,21 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(
     assert (tmp_path / "there.csv").read_text() == "mine"
 
 
+@pytest.mark.parametrize("command", [("export", "--to"), ("cat", "--out")])
+def test_a_file_of_the_log_that_is_read_is_not_replaced(root: Path, tmp_path: Path, command: tuple[str, str]) -> None:
+    log = root / "orders-1" / f"{0:020}.log"
+    (tmp_path / "way.csv").symlink_to(log)
+    before = log.read_bytes()
+    name, option = command
+    for target in (log, tmp_path / "way.csv"):
+        form = ("--format", "csv") if name == "export" else ("-o", "csv")
+        words = [name, str(root), "--topic", "orders", option, str(target), "--force", *form]
+        done = CliRunner().invoke(cli, words)
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+        assert "which is read: name a file elsewhere" in done.stderr
+    assert log.read_bytes() == before
+
+
 def test_a_torn_end_is_reported_and_what_is_before_it_is_exported(root: Path, tmp_path: Path) -> None:
     log = root / "orders-2" / f"{0:020}.log"
     os.truncate(log, log.stat().st_size - 3)

@@ -1,6 +1,7 @@
 """Trees in which links lead back: every directory is looked at once, and no walk goes on for ever."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,14 +45,25 @@ def test_a_log_in_a_tree_of_loops_is_found_once(loops: Path, command: list[str])
         assert done.stdout.count("00000000000000000000.log") == 1
 
 
-def test_a_tree_that_is_a_thousand_directories_deep_is_walked_to_its_end(tmp_path: Path) -> None:
-    here = os.getcwd()
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """A tree that is deeper than recursion goes, taken away again: what cleans up after tests would fail on it."""
+    here, depth = os.getcwd(), 1_200
     os.chdir(tmp_path)
-    try:
-        for _ in range(1_200):
-            os.mkdir("d")
-            os.chdir("d")
-    finally:
-        os.chdir(here)
-    assert run("fsck", tmp_path).exit_code == 2
-    assert run("dump-log", tmp_path).exit_code == 2
+    for _ in range(depth):
+        os.mkdir("d")
+        os.chdir("d")
+    os.chdir(here)
+    yield tmp_path
+    os.chdir(tmp_path)
+    for _ in range(depth):
+        os.chdir("d")
+    for _ in range(depth):
+        os.chdir("..")
+        os.rmdir("d")
+    os.chdir(here)
+
+
+def test_a_tree_that_is_a_thousand_directories_deep_is_walked_to_its_end(deep: Path) -> None:
+    assert run("fsck", deep).exit_code == 2
+    assert run("dump-log", deep).exit_code == 2

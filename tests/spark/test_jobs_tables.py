@@ -10,11 +10,12 @@ from pyspark.sql import SparkSession
 import tidelog
 from tests.spark.commits import ADDED, commit_order, options_for, order_of
 from tests.spark.logs import START_MS, record, write
+from tests.view.scans import some, write_log
 from tidelog.columns import partition_for_keys
 from tidelog.errors import InvalidRequestError, StorageError
 from tidelog.fsck import check
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.records import Header, NewRecord
+from tidelog.records import Codec, Header, NewRecord
 from tidelog.spark.jobs.export import CORRUPT, ExportWishes, export
 from tidelog.spark.jobs.formats import OPTIONS_OF_FORMATS, format_of
 from tidelog.spark.jobs.load import LoadWishes, load
@@ -48,6 +49,21 @@ def test_records_are_exported_as_they_are(spark: SparkSession, root: Path) -> No
     assert (done.records, done.corrupt) == (48, 0)
     assert [None if row.value is None else bytes(row.value) for row in rows] == VALUES
     assert [row.offset for row in rows] == list(range(len(VALUES)))
+
+
+def test_only_committed_records_are_exported_unless_asked_otherwise(spark: SparkSession, tmp_path: Path) -> None:
+    steps = [
+        ("put", Codec.NONE, some(2)),
+        ("txn", 1, some(3)),
+        ("end", 1, False),
+        ("txn", 2, some(1)),
+        ("end", 2, True),
+    ]
+    write_log(tmp_path / "logs", steps, "t-0")
+    done, rows = exported(spark, tmp_path / "logs")
+    assert (done.records, [row.offset for row in rows]) == (3, [0, 1, 6])
+    done, _ = exported(spark, tmp_path / "logs", reading={"isolationLevel": "read_uncommitted"}, mode="overwrite")
+    assert done.records == 6
 
 
 def test_values_as_text_leave_what_is_none_in_a_column_of_its_own(spark: SparkSession, root: Path) -> None:

@@ -99,7 +99,7 @@ def cat(
     uncommitted = UncommittedRows(logs[topic])
     few = _few_rows(logs[topic], columns, limit, options, uncommitted) if form in _ROW_FORMS else None
     written = _Counter()
-    with damage_told(directories, skip_corrupt=bounds["skip_corrupt"]), _target(target, force) as sink:
+    with damage_told(directories, skip_corrupt=bounds["skip_corrupt"]), _target(target, force, directories) as sink:
         with_partition = not bounds["partitions"]
         if few is not None:
             _row_writer(form, sink, columns, with_partition, csv_safe).write(map(changes.of_row, written.rows(few)))
@@ -183,7 +183,7 @@ def _limited(batches: "Iterable[pa.RecordBatch]", limit: int | None) -> "Iterato
 
 
 @contextmanager
-def _target(path: str | None, force: bool) -> Iterator[BinaryIO]:
+def _target(path: str | None, force: bool, directories: tuple[str, ...]) -> Iterator[BinaryIO]:
     """Standard output, or a new file."""
     if path is None:
         stream = sys.stdout.buffer
@@ -200,8 +200,9 @@ def _target(path: str | None, force: bool) -> Iterator[BinaryIO]:
                 raise StorageError("standard output: the disk is full; free space, or write to another one") from error
             raise
         return
-    from tidelog.tables.new_file import written_beside
+    from tidelog.tables.new_file import ensure_outside, written_beside
 
+    ensure_outside(path, directories)
     with written_beside(path, force=force) as sink:
         yield sink
 

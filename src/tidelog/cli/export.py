@@ -96,7 +96,7 @@ def export(
     import tidelog
     from tidelog.log.clock import SystemClock
     from tidelog.tables.export import export_table
-    from tidelog.tables.new_file import ensure_free
+    from tidelog.tables.new_file import ensure_free, ensure_outside
     from tidelog.tables.uncommitted import UncommittedRows
     from tidelog.view.pieces import SCAN_COLUMNS, scan_schema
 
@@ -111,6 +111,7 @@ def export(
     kind, targets = _targets(logs, topic, target, form, bounds["partitions"])
     ensure_csv(kind, csv_safe)
     for path in targets:
+        ensure_outside(path, directories)
         ensure_free(path, force=force)
     done, notices = [], []
     with (

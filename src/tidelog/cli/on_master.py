@@ -33,8 +33,9 @@ def export_on(master: str, directories: tuple[str, ...], topic: str, target: str
     _ensure_none_left(given, "export")
     names = [name.strip() for name in (columns or ",".join(SCAN_COLUMNS)).split(",")]
     reading = {"columns": ",".join(names), "includeHeaders": "true" if "headers" in names else "false"}
-    if is_committed:
-        reading["isolationLevel"] = "read_committed"
+    if is_committed is None:
+        is_committed = not is_skipping  # damage can hide the marker of a transaction
+    reading["isolationLevel"] = "read_committed" if is_committed else "read_uncommitted"
     if is_skipping:
         reading["onCorruption"] = "skip"
     if no_verify:

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryFile, gettempdir
 from typing import BinaryIO
@@ -10,7 +10,7 @@ from typing import BinaryIO
 from tidelog.errors import InvalidRequestError, StorageError
 from tidelog.view.addresses import is_address, local_path
 
-__all__ = ["ensure_free", "written_beside"]
+__all__ = ["ensure_free", "ensure_outside", "written_beside"]
 
 
 @contextmanager
@@ -92,3 +92,13 @@ def ensure_free(path: str, *, force: bool = False) -> None:
         raise InvalidRequestError(f"{path} is a directory")
     if os.path.isfile(path) and not force:
         raise InvalidRequestError(f"{path} is there already: --force replaces it")
+
+
+def ensure_outside(path: str, directories: Sequence[str]) -> None:
+    """Raise InvalidRequestError if a file that would be replaced lies in a log directory that is read."""
+    if is_address(path):
+        return
+    place = os.path.realpath(local_path(path))
+    for directory in directories:
+        if not is_address(directory) and os.path.lexists(place) and place.startswith(f"{os.path.realpath(directory)}/"):
+            raise InvalidRequestError(f"{path} is a file of {directory}, which is read: name a file elsewhere")

@@ -66,6 +66,8 @@ def export(
 
     With --checkpoint a second run adds the records that have come since, and no others.
 
+    Records of aborted and open transactions are left out; --read-option isolationLevel=read_uncommitted includes them.
+
     Exit codes: 0 all was written, 1 some values went to _corrupt_record, or damage was left out.
     """
     from tidelog.spark.jobs.export import ExportWishes

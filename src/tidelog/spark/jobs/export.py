@@ -25,6 +25,7 @@ __all__ = ["CORRUPT", "ExportWishes", "Exported", "columns_of", "export"]
 
 CORRUPT = "_corrupt_record"
 _KEPT_PROGRESS = "spark.sql.streaming.numRecentProgressUpdates"
+_ISOLATION = ("isolationlevel", "kafka.isolation.level")
 _NO_BYTES = ("csv", "text")  # formats that cannot hold binary columns
 
 
@@ -75,7 +76,7 @@ def export(
 ) -> Exported:
     """Write the records of log directories to a path, or to a table."""
     wishes.ensure_sound()
-    reading = {**wishes.reading, "paths": json.dumps(list(paths))}
+    reading = {**_committed(wishes.reading), "paths": json.dumps(list(paths))}
     if wishes.checkpoint is not None:
         return _export_new(spark, reading, target, wishes, on_tasks)
     from pyspark.sql import Observation
@@ -92,6 +93,13 @@ def export(
         told = _told(counted, rows, _counts(rows))
         damaged = _told(left_out, found, _damaged(found))["damaged"]
     return Exported(target, told["records"], told["corrupt"], damaged)
+
+
+def _committed(reading: Mapping[str, str]) -> Mapping[str, str]:
+    """The options of a read, of committed records unless they say otherwise, as `tidelog export` reads."""
+    if any(name.lower() in _ISOLATION for name in reading):
+        return reading
+    return {**reading, "isolationLevel": "read_committed"}
 
 
 def _read(reader: Any, reading: Mapping[str, str]) -> Any:

@@ -2,10 +2,12 @@
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from tidelog.errors import InvalidRequestError, UnsupportedError
@@ -97,10 +99,23 @@ def _has_killed_jvm() -> bool:
 
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:
-        return False
+        return _has_killed_starting_jvm()
     process.kill()
     process.wait()
     return True
+
+
+def _has_killed_starting_jvm() -> bool:
+    """End a JVM that PySpark has started and not connected to yet: nobody else knows its process."""
+    children = [
+        int(child)
+        for path in Path("/proc/self/task").glob("*/children")  # of Linux; elsewhere there is nothing of that name
+        for child in path.read_text().split()
+    ]
+    for child in children:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    return bool(children)
 
 
 def java_command() -> str | None:
