@@ -52,5 +52,5 @@ def test_no_line_of_a_table_is_wider_than_the_terminal(words: tuple[str, ...], t
     shown = in_terminal(*words, *more, columns=80)
     drawn = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", shown.text)
     lines = [line for line in drawn.split("\n") if "━" not in line]  # a bar of progress keeps to the width by itself
-    prose = (str(tmp_path), "the checksums", "tidelog: ", "kernels: ", "note: ")
+    prose = (str(tmp_path), "the checksums", "tidelog: ", "kernels: ", "worker python: ", "note: ")
     assert [line for line in lines if len(line) > 80 and not line.startswith(prose)] == []

@@ -131,7 +131,8 @@ def homes() -> Iterator[dict[str, Path]]:
         small.mkdir()
         found = {"descriptors": plain}
         if can_mount(small):
-            stack.callback(subprocess.run, ["umount", str(small)], check=True)
+            # Lazily: whatever still has a file open there keeps it until it is closed.
+            stack.callback(subprocess.run, ["umount", "--lazy", str(small)], check=True)
             found["bytes"] = small
         yield found
 

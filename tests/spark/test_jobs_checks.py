@@ -19,6 +19,7 @@ from tidelog.fsck.diff import diff as plain_diff
 from tidelog.fsck.segment_scan import scan_segment
 from tidelog.log.files import opened
 from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.names import CLEAN_SHUTDOWN
 from tidelog.spark.jobs import verify as verify_module
 from tidelog.spark.jobs.diff import diff
 from tidelog.spark.jobs.segment_parts import joined, parts_of, scan_part
@@ -75,6 +76,7 @@ def test_an_index_that_lies_does_not_change_what_is_found(tmp_path: Path, spark:
         (position,) = struct.unpack_from(">i", entries, at)
         struct.pack_into(">i", entries, at, position + 7)
     index.write_bytes(entries)
+    (tmp_path / CLEAN_SHUTDOWN).touch()  # or a start would rebuild the index, and it would be no finding
     expected = check(tmp_path).to_dict()
     assert not expected["clean"]
     assert verify(spark, tmp_path, part_bytes=8_000).to_dict() == expected
@@ -103,6 +105,7 @@ def test_a_segment_of_another_partition_is_recognised_across_tasks(tmp_path: Pat
     one, two = a_log(tmp_path, partition=0), tmp_path / "orders-1"
     write(tmp_path, "orders", 1, (record(number, value=b"longer than that" * 3) for number in range(400)), 1 << 20)
     shutil.copy(one / "00000000000000000000.log", two / "00000000000000000000.log")
+    (tmp_path / CLEAN_SHUTDOWN).touch()
     expected = check(tmp_path).to_dict()
     assert "SEG-DOUBT" in {finding["code"] for finding in expected["findings"]}
     assert verify(spark, tmp_path).to_dict() == expected
