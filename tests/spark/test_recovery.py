@@ -1,15 +1,19 @@
 """Recovery finishes commits, takes loads back and recovers logs; hostile journals touch nothing."""
 
 import contextlib
+import json
 import os
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 import tidelog
+from tests.golden.corpus import case
 from tests.log.journals import COMMIT, LOAD
 from tests.spark.commits import ADDED, commit_here, values
 from tests.spark.hostile_journals import a_home, look_at, run, snapshot
@@ -75,7 +79,8 @@ def test_a_killed_commit_is_finished_and_a_killed_load_taken_back(tmp_path: Path
     assert [path.name for path in load.iterdir()] == []  # it was new
     assert not [path.name for path in commit.iterdir() if path.name.endswith("-delete") or path.name == LOCK_FILE]
     again = CliRunner().invoke(cli, ["recover", str(commit), "--json"])
-    assert again.stdout == f'{{"root":"{commit}","taken_back":false,"finished":false,"recovered":false}}\n'
+    nothing = {"taken_back": False, "finished": False, "recovered": False, "rejected": False, "cuts": []}
+    assert json.loads(again.stdout) == {"root": str(commit), **nothing}
 
 
 def test_a_repair_settles_first_and_a_rehearsal_tells(tmp_path: Path) -> None:
@@ -100,6 +105,70 @@ def test_logs_are_recovered_after_an_unclean_stop(tmp_path: Path) -> None:
     assert str(first) == f"{root}: there was no clean stop and the logs are recovered"
     assert log.read_bytes() == whole
     assert (root / ".kafka_cleanshutdown").exists()
+
+
+def recovered(*arguments: object) -> tuple[int, list[dict[str, Any]]]:
+    done = CliRunner().invoke(cli, ["recover", "--json", *map(str, arguments)])
+    assert not done.stderr, done.stderr
+    return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_every_cut_of_a_recovery_is_reported_and_a_torn_end_is_no_loss(tmp_path: Path) -> None:
+    root = a_root(tmp_path / "r")
+    (root / ".kafka_cleanshutdown").unlink()
+    log = next((root / "orders-0").glob("*.log"))
+    whole = log.read_bytes()
+    log.write_bytes(whole + whole[:40])
+    code, [told] = recovered(root)
+    assert (code, told["recovered"], told["rejected"]) == (0, True, False)
+    [cut] = told["cuts"]
+    assert (cut["partition"], cut["file"], cut["position"]) == ("orders-0", str(log), len(whole))
+    assert (cut["bytes"], cut["first_offset"], cut["last_offset"], cut["log_end"]) == (40, 3, None, 3)
+    assert cut["torn_end"]
+    assert cut["reason"] == "an incomplete batch"
+
+
+def test_recovery_leaves_a_directory_alone_where_it_would_cut_sound_batches_after_damage(tmp_path: Path) -> None:
+    root = tmp_path / "u"
+    shutil.copytree(case("kafka-4.3/6-recovery") / "unclean" / "before", root)
+    before = snapshot(root)
+    code, [told] = recovered(root)
+    assert (code, told["recovered"], told["rejected"]) == (1, False, True)
+    assert snapshot(root) == before
+    cuts = {cut["partition"]: cut for cut in told["cuts"]}
+    first = cuts["u-flip-first-0"]
+    assert (first["bytes"], first["segments_after"], first["log_end"]) == (2353, 4, 0)
+    assert (first["first_offset"], first["last_offset"], first["sound_batches"]) == (0, 40, True)
+    assert "stored crc" in first["reason"]
+    assert cuts["u-start-beyond-0"]["sound_batches"], "of a log that ends before its log start Kafka keeps nothing"
+    assert cuts["u-hdr-back-0"]["set_aside"]
+    assert not cuts["u-hdr-back-0"]["sound_batches"]
+    assert cuts["u-torn-17-0"]["torn_end"]
+    assert not cuts["u-torn-17-0"]["sound_batches"]
+    text = CliRunner().invoke(cli, ["recover", str(root)]).stdout
+    assert f"`tidelog fsck --repair {root}` keeps them" in text.splitlines()[0]
+    assert "would be cut: u-flip-first-0: 2353 bytes" in text
+    assert "u-torn-17-0" not in text
+
+
+def test_recovery_like_kafka_cuts_sound_batches_and_says_so(tmp_path: Path) -> None:
+    root = tmp_path / "u"
+    shutil.copytree(case("kafka-4.3/6-recovery") / "unclean" / "before", root)
+    done = CliRunner().invoke(cli, ["recover", "--like-kafka", str(root)])
+    assert done.exit_code == 1
+    assert "\ncut: u-flip-first-0: 2353 bytes" in done.stdout
+    assert "offsets 0 to 40; the log ends at 0" in done.stdout
+    assert (root / "u-flip-first-0" / f"{0:020}.log").stat().st_size == 0
+
+
+def test_after_a_repair_recovery_finds_nothing_to_cut(tmp_path: Path) -> None:
+    root = tmp_path / "u"
+    for name in ("u-flip-first-0", "u-zeros-old-0", "u-torn-17-0"):
+        shutil.copytree(case("kafka-4.3/6-recovery") / "unclean" / "before" / name, root / name)
+    assert recovered(root)[0] == 1
+    CliRunner().invoke(cli, ["fsck", "--repair", str(root)])
+    code, [told] = recovered(root)
+    assert (code, told["recovered"], told["cuts"]) == (0, True, [])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")

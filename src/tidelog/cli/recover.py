@@ -11,7 +11,11 @@ __all__ = ["recover"]
 @click.command()
 @click.argument("directories", nargs=-1, required=True, type=LOCAL_PATH, metavar="DIR...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per log directory.")
-def recover(directories: tuple[str, ...], as_json: bool) -> None:
+@click.option(
+    "--like-kafka", is_flag=True,
+    help="Cut off sound batches after a damaged one, too, as Kafka does when it starts. `fsck --repair` keeps them.",
+)  # fmt: skip
+def recover(directories: tuple[str, ...], as_json: bool, like_kafka: bool) -> None:
     """Put log directories in order after an interrupted write or an unclean stop, while no broker runs.
 
     An interrupted write of Spark's is finished: all of its records are there afterwards. An interrupted load is taken
@@ -19,15 +23,25 @@ def recover(directories: tuple[str, ...], as_json: bool) -> None:
     topics as they were before.
 
     Where the broker was not stopped in good order, logs are recovered as Kafka recovers them when it starts: an
-    incomplete batch at the end of a log is cut off, and indexes are rebuilt.
+    incomplete batch at the end of a log is cut off, and indexes are rebuilt. Every cut is printed, with its bytes,
+    offsets and reason. If sound batches come after a damaged one, Kafka cuts them off, too: then the logs of DIR are
+    left as they are, and `tidelog fsck --repair` keeps these batches. With --like-kafka they are cut off.
 
     Name all log.dirs of a broker at once. Run it as the user of the broker, or as root: new files then get the owner of
     the old ones.
+
+    Exit codes: 0 nothing is lost but an incomplete batch at the end of a log; 1 more was cut off, or logs were left as
+    they are.
     """
     from tidelog.spark.recovery import recover as recover_directories
 
-    for done in recover_directories(directories):
+    all_done = recover_directories(directories, like_kafka=like_kafka)
+    for done in all_done:
         if as_json:
             print_json(done.to_dict())
         else:
             say(str(done))
+            for cut in done.cuts:
+                if done.were_logs_recovered or cut.loses_sound_batches:
+                    say(f"{'would be cut' if done.is_rejected else 'cut'}: {cut}")
+    raise click.exceptions.Exit(0 if all(done.is_harmless for done in all_done) else 1)

@@ -47,7 +47,7 @@ from tidelog.log.names import (
 from tidelog.log.partition_metadata import PartitionMetadataFile
 from tidelog.log.producer_rebuild import rebuild_producer_state
 from tidelog.log.producer_state import ProducerStateManager
-from tidelog.log.recovery import Cut, SegmentRecovery
+from tidelog.log.recovery import Cut, LogCut, SegmentRecovery
 from tidelog.log.segment import LogSegment
 from tidelog.log.segment_split import split_overflowed
 from tidelog.log.segment_swap import rename_deleted
@@ -87,6 +87,7 @@ class LogLoader:
         self.segments: LogSegments[LogSegment] = LogSegments()
         self.segments_left = 0  # to be recovered: what a progress bar shows
         self.notices: list[str] = []  # what a person should know of the recovery
+        self.cuts: list[LogCut] = []
         self._directory = directory
         self._config = config
         self._recovery_point = recovery_point
@@ -211,6 +212,7 @@ class LogLoader:
             for delay_ms, task in self._deferred.tasks:
                 log.tasks.after(delay_ms, task)
             log.notices = tuple(self.notices)
+            log.cuts = tuple(self.cuts)
             return log
         except BaseException:  # whatever it was, also that the task was abandoned: others may have the directory
             for segment in self.segments:
@@ -322,6 +324,8 @@ class LogLoader:
 
     def _before_cut(self, segment: LogSegment, following: tuple[LogSegment, ...], cut: Cut) -> None:
         """Take the segments after a cut out of the log, and say what goes. What may be sound is set aside."""
+        reason = cut.reason.removeprefix(f"{segment.log.path}, position {cut.position}: ")
+        self._note_cut(segment, cut.position, following, reason, is_kept=cut.is_sound)
         what = f"{segment.size - cut.position} bytes of {segment.log.path} from position {cut.position} on"
         if following:
             what += f", and the {len(following)} segments after it,"
@@ -336,8 +340,16 @@ class LogLoader:
             )
         else:
             self._remove(following)
-            reason = cut.reason.removeprefix(f"{segment.log.path}, position {cut.position}: ")
             self.notices.append(f"{what} were cut off by recovery: {reason}")
+
+    def _note_cut(
+        self, segment: LogSegment, position: int, following: Sequence[LogSegment], reason: str, *, is_kept: bool = False
+    ) -> None:
+        """Write down what is about to go, while its size is known."""
+        paths, size = tuple(one.log.path for one in following), sum(one.size for one in following)
+        self.cuts.append(
+            LogCut(segment.log.path, position, segment.size - position, paths, size, reason, is_kept=is_kept)
+        )
 
     def _set_aside(self, segments: tuple[LogSegment, ...]) -> list[str]:
         """Take segments out of the log and keep their batches under other names, which are returned."""
@@ -371,6 +383,9 @@ class LogLoader:
         log_end = self.segments.active.next_offset() if self.segments else None
         if log_end is not None and log_end < self._log_start:
             # Somebody removed files. What is left lies below the log start, so nobody may read it.
+            first, *others = self.segments
+            reason = f"the log ends at offset {log_end}, before its log start {self._log_start}"
+            self._note_cut(first, 0, others, reason)
             self._remove(tuple(self.segments))
             self._epochs.clear_and_flush()
             self._producers.truncate_fully_and_start_at(self._log_start)

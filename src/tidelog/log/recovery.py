@@ -30,7 +30,7 @@ from tidelog.log.segment import LogSegment
 from tidelog.records.batch import MAGIC, PREFIX_SIZE, RecordBatch
 from tidelog.records.control import end_txn_marker_of
 
-__all__ = ["Cut", "SegmentRecovery"]
+__all__ = ["Cut", "LogCut", "SegmentRecovery"]
 
 _SECTOR = 512  # bytes that a disk writes as one, or a divisor of it
 
@@ -41,6 +41,18 @@ class Cut(NamedTuple):
     position: int
     reason: str
     is_sound: bool = False  # batches that may be sound go, because their offsets go back
+
+
+class LogCut(NamedTuple):
+    """What the loading of a log has taken out of it: the end of a segment, and the segments after it."""
+
+    path: str  # of the segment
+    position: int
+    size: int  # bytes of the segment from there on
+    following: tuple[str, ...]  # the segments that went with it
+    following_size: int
+    reason: str
+    is_kept: bool = False  # beside the segments, under other names
 
 
 class SegmentRecovery:

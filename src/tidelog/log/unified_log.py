@@ -46,6 +46,7 @@ from tidelog.log.partition_metadata import PartitionMetadataFile
 from tidelog.log.producer_rebuild import rebuild_producer_state
 from tidelog.log.producer_state import ProducerStateManager
 from tidelog.log.quick_append import QUICK_APPEND
+from tidelog.log.recovery import LogCut
 from tidelog.log.region import Region
 from tidelog.log.retention import deletable_segments
 from tidelog.log.segment import LogSegment
@@ -111,6 +112,7 @@ class UnifiedLog:
         self.watermarks = Watermarks(local, producers, log_start_offset)
         self.failure: StorageError | None = None  # the disk error that took the directory offline
         self.notices: tuple[str, ...] = ()  # what a person should know of the recovery that opened this log
+        self.cuts: tuple[LogCut, ...] = ()  # what loading has taken out of it
         self.retired: str | None = None  # why nothing is written here any more, of a log that was deleted or moved
         self._partition_metadata = partition_metadata
         self._locks = locks

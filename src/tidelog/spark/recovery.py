@@ -5,7 +5,8 @@
 A journal in a directory (`tidelog.log.write_journal`) says which write is unfinished. A commit of Spark's is finished:
 it was decided. A load is taken back: it was not. Either way it can be repeated from its beginning, so a recovery that
 is interrupted is no special case. Then, where the marker of a clean stop is missing, the logs are recovered as a broker
-recovers them when it starts.
+recovers them when it starts. That ends a log at its first damaged batch. Where sound batches come after it, which
+`fsck --repair` would keep, a directory is left as it is, unless the caller wants Kafka's way.
 
 Nothing here needs Spark.
 """
@@ -18,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from tidelog.errors import InvalidRequestError, LockedError, StorageError, TidelogError
+from tidelog.fsck.recovery_cuts import RecoveryCut, recovery_cuts
 from tidelog.log.checkpoints import CleanShutdownFile
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.files import FileLock, FileSystem, ensure_named, join
@@ -51,6 +53,17 @@ class Recovery(NamedTuple):
     write: WriteJournal | None  # that was unfinished
     were_logs_recovered: bool
     was_decided: bool = False  # it is a load that was done in another directory already
+    cuts: tuple[RecoveryCut, ...] = ()  # what was cut out of logs, or would be
+
+    @property
+    def is_rejected(self) -> bool:
+        """Whether the logs were left as they are: recovery would cut sound batches off."""
+        return not self.were_logs_recovered and bool(self.cuts)
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether no log lost more than an incomplete batch at its end."""
+        return not self.is_rejected and all(cut.is_torn_end for cut in self.cuts)
 
     @property
     def is_taken_back(self) -> bool:
@@ -66,6 +79,14 @@ class Recovery(NamedTuple):
             done.append(f"{self.write.kind.words} into {topics} was interrupted and is {deed}")
         if self.were_logs_recovered:
             done.append("there was no clean stop and the logs are recovered")
+        if self.is_rejected:
+            lost = [cut for cut in self.cuts if cut.loses_sound_batches]
+            which = f"{lost[0].directory} ({lost[0].offsets})"
+            more = f" and of {len(lost) - 1} more" if len(lost) > 1 else ""
+            done.append(
+                f"the logs are not recovered, since sound batches after damage would be cut out of {which}{more}: "
+                f"`tidelog fsck --repair {self.root}` keeps them, `tidelog recover --like-kafka` cuts them off"
+            )
         return f"{self.root}: {'; '.join(done) or 'nothing to recover'}"
 
     def to_dict(self) -> dict[str, object]:
@@ -75,14 +96,22 @@ class Recovery(NamedTuple):
             "taken_back": self.is_taken_back,
             "finished": self.write is not None and not self.is_taken_back,
             "recovered": self.were_logs_recovered,
+            "rejected": self.is_rejected,
+            "cuts": [cut.to_dict() for cut in self.cuts],
         }
 
 
 def recover(
-    paths: Sequence[str], *, fs: FileSystem | None = None, clock: Clock | None = None, logs: bool = True
+    paths: Sequence[str],
+    *,
+    fs: FileSystem | None = None,
+    clock: Clock | None = None,
+    logs: bool = True,
+    like_kafka: bool = False,
 ) -> list[Recovery]:
     """Finish or take back what was interrupted in log directories; then recover their logs, unless `logs` is false.
 
+    The logs of a directory are left as they are where sound batches after damage would be cut off, unless `like_kafka`.
     Raises LockedError where a broker has one open, and CheckpointError, with nothing touched, for a journal that is
     not valid.
     """
@@ -100,13 +129,28 @@ def recover(
     decided = {root for root, journal in journals.items() if journal is not None and is_decided(fs, journal)}
     writes = {root: _settled(fs, root, clock) for root in order}
     unclean = [root for root in roots if logs and logs_in(fs, root) and not CleanShutdownFile(fs, root).exists()]
+    cuts = _rehearsed(fs, unclean, clock)
+    if not like_kafka:
+        unclean = [root for root in unclean if not any(cut.loses_sound_batches for cut in cuts[root])]
     if unclean:
         with ExitStack() as owners:  # a broker must be able to open what root has written
             for root in unclean:
                 for directory in (root, *(each.path for each in logs_in(fs, root))):
                     owners.enter_context(OfflineRoot(root, fs=fs).owners_kept(directory))
-            LogManager.open(unclean, fs=fs, clock=clock).close()
-    return [Recovery(root, writes[root], root in unclean, root in decided) for root in roots]
+            manager = LogManager.open(unclean, fs=fs, clock=clock)
+            offline = [f"{root.path} is not recovered: {root.failure}" for root in manager.roots if root.failure]
+            manager.close()
+        if offline:
+            raise StorageError("; ".join(offline))
+    return [Recovery(root, writes[root], root in unclean, root in decided, tuple(cuts.get(root, ()))) for root in roots]
+
+
+def _rehearsed(fs: FileSystem, roots: Sequence[str], clock: Clock) -> dict[str, list[RecoveryCut]]:
+    """What recovery would cut, by root. The locks are held meanwhile: of a log that grows nothing could be said."""
+    with ExitStack() as locks:
+        for root in roots:
+            locks.enter_context(locked(fs, root, 0))
+        return {root: recovery_cuts(fs, root, clock) for root in roots}
 
 
 def _is_first_of_group(journal: WriteJournal | None) -> bool:
