@@ -1,13 +1,28 @@
-"""Offsets that go back in a log: recovery keeps what lies before them, reports what it cut, and sets that aside."""
+"""Offsets that go back in a log, and markers that cannot be read: recovery keeps what lies before
+them, reports what it cut, and sets that aside.
+"""
 
 from contextlib import suppress
 from pathlib import Path
 
-from tests.log.logs import a_log, bases_of, batch, epochs_of, fill, lead, names_in, offsets_in, opened_again
+from tests.log.logs import (
+    COMMIT,
+    a_log,
+    bases_of,
+    batch,
+    epochs_of,
+    fill,
+    lead,
+    marker,
+    names_in,
+    offsets_in,
+    opened_again,
+)
 from tests.log.manager.managers import ORDERS, a_manager
 from tidelog.fsck import check
 from tidelog.log import UnifiedLog
 from tidelog.log.set_aside import SET_ASIDE
+from tidelog.records.checksum import crc32c_of
 from tidelog.testing.disk import PowerLost, SimulatedFileSystem
 
 
@@ -24,6 +39,14 @@ def write_behind_the_back(log: UnifiedLog, *batches: bytes | bytearray) -> None:
         file.write_at(file.size, data)
     file.close()
     log.release()
+
+
+def unreadable_marker(offset: int) -> bytearray:
+    """A marker whose checksum holds and whose key is of a version that cannot be."""
+    data = marker(5, COMMIT, offset=offset)
+    data[data.rindex(COMMIT.to_key())] = 0xFF
+    data[17:21] = crc32c_of(memoryview(data)[21:]).to_bytes(4, "big")
+    return data
 
 
 def aside(log: UnifiedLog) -> dict[str, bytes]:
@@ -74,6 +97,50 @@ def test_segments_after_offsets_that_go_back_are_set_aside_too(tmp_path: Path) -
     assert sorted(map(len, aside(log).values())) == sorted([len(stamped(2)), len(rest)])
     assert aside(log)[f"{SET_ASIDE}{4:020}-at-0.batches"] == rest
     assert not names_in(log, f"{4:020}.index")
+
+
+def test_a_marker_that_cannot_be_read_is_set_aside_with_what_follows(tmp_path: Path) -> None:
+    log = a_log(tmp_path)
+    lead(log, 1)
+    size = log.size
+    cut = unreadable_marker(1) + stamped(2) + stamped(3, 4)
+    write_behind_the_back(log, cut)
+
+    log = opened_again(log)
+
+    assert offsets_in(log) == [0]
+    name = f"{SET_ASIDE}{0:020}-at-{size}.batches"
+    assert aside(log) == {name: bytes(cut)}
+    [notice] = log.notices
+    assert f"{len(cut)} bytes of {log.active_segment.log.path} from position {size} on" in notice
+    assert "a marker that cannot be read: a control key of version -256" in notice
+    assert name in notice
+    assert lead(log, 1).first_offset == 1
+    log.release()
+    log = opened_again(log)
+    assert (offsets_in(log), log.notices) == ([0, 1], ())
+
+
+def test_segments_after_a_marker_that_cannot_be_read_are_set_aside_too(tmp_path: Path) -> None:
+    log = a_log(tmp_path)
+    fill(log, [2, 2])
+    rest = Path(log.segments[1].log.path).read_bytes()
+    first = Path(log.segments[0].log.path)
+    first.write_bytes(first.read_bytes()[: len(stamped(0))] + unreadable_marker(1))
+    log.release()
+    log = opened_again(log)
+    assert set(aside(log).values()) == {bytes(unreadable_marker(1)), rest}
+
+
+def test_the_first_of_two_reasons_to_cut_is_the_one_that_counts(tmp_path: Path) -> None:
+    log = a_log(tmp_path)
+    lead(log, 1)
+    size = log.size
+    cut = unreadable_marker(1) + stamped(2) + stamped(0)
+    write_behind_the_back(log, cut)
+    log = opened_again(log)
+    assert aside(log) == {f"{SET_ASIDE}{0:020}-at-{size}.batches": bytes(cut)}
+    assert "cannot be read" in log.notices[0]
 
 
 def test_nothing_that_was_set_aside_before_is_overwritten(tmp_path: Path) -> None:

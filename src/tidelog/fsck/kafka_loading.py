@@ -51,6 +51,8 @@ def load_as_kafka(
 
 
 class _KafkaRecovery(SegmentRecovery):
+    keeps_unreadable = True
+
     def _first_out_of_order(self, window: BatchWindow) -> int | None:
         return None
 

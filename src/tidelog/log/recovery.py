@@ -1,7 +1,8 @@
 """Recovering a segment: what a crash may have left is read batch by batch, and everything beside it is made anew.
 
 The first batch whose size or checksum is wrong, and an incomplete one at the end, are cut off with all that follows.
-So is the first whose offsets do not come after those before it. That one may be sound: what is cut there is set aside.
+So are the first whose offsets do not come after those before it, and a marker that cannot be read. What follows these
+may be sound: what is cut there is set aside.
 Offset, time and transaction index, leader epochs and producer state are rebuilt on the way.
 
 Kafka: LogSegment.recover.
@@ -40,7 +41,7 @@ class Cut(NamedTuple):
 
     position: int
     reason: str
-    is_sound: bool = False  # batches that may be sound go, because their offsets go back
+    is_sound: bool = False  # batches that may be sound go, because of their offsets or of a marker
 
 
 class LogCut(NamedTuple):
@@ -58,8 +59,11 @@ class LogCut(NamedTuple):
 class SegmentRecovery:
     """The recovery of one segment. `bytes_cut` counts what had to go.
 
+    Kafka keeps a marker that it cannot read, and then cannot start: `keeps_unreadable` rehearses that.
     `before_cut` is called before anything is cut: once it is, nobody can see any more that something was wrong here.
     """
+
+    keeps_unreadable = False
 
     def __init__(
         self,
@@ -77,7 +81,7 @@ class SegmentRecovery:
         self._interval = config.index_interval_bytes
         self._last_offset = segment.base_offset - 1  # of the batch before the next one
         self._problem = "an incomplete batch"
-        self._out_of_order: Cut | None = None
+        self._cut: Cut | None = None  # before batches that have the size and the checksum of sound ones
 
     def run(self) -> Iterator[None]:
         """Recover, yielding after each stretch."""
@@ -93,7 +97,7 @@ class SegmentRecovery:
         valid = self._indexer.position
         self.bytes_cut = segment.size - valid
         if self.bytes_cut:
-            self._before_cut(self._out_of_order or Cut(valid, self._problem))
+            self._before_cut(self._cut or Cut(valid, self._problem))
         segment.log.truncate_to(valid)
         if self.bytes_cut:
             segment.log.flush()  # or what is appended next could have the old bytes behind it
@@ -105,8 +109,8 @@ class SegmentRecovery:
     def _take(self, window: BatchWindow) -> bool:
         """Take in a window; False if the segment ends in it.
 
-        It ends before a batch whose offset was lost or goes back, and behind a marker that cannot be read: that one
-        stays, as it does in Kafka.
+        It ends before a batch whose offset was lost or goes back, and before a marker that cannot be read. If that one
+        stayed, it would end every recovery to come, and what is appended behind it would be cut each time.
         """
         wrong = self._first_out_of_order(window)
         if wrong is not None:
@@ -134,24 +138,25 @@ class SegmentRecovery:
                 is_torn = _has_lost_head(window.bytes_of(batch), batch.position)
                 offsets = f"offsets {batch.base_offset} to {batch.last_offset}"
                 reason = f"a batch of {offsets}, where offsets from {before + 1} on are expected"
-                self._out_of_order = Cut(batch.position, reason, is_sound=not is_torn)
+                self._cut = Cut(batch.position, reason, is_sound=not is_torn)
                 return number
             before = batch.last_offset
         return None
 
     def _take_all(self, window: BatchWindow) -> bool:
         unreadable = self._note_producers(window)
-        if unreadable is None and self._indexer.add_window(window):
+        if unreadable is not None:
+            positions = [batch.position for batch in window.batches]
+            window = window.first(positions.index(unreadable.position) + self.keeps_unreadable)
+        if self._indexer.add_window(window):
             self._note_epochs(window)
         else:
             for batch in window.batches:
                 self._indexer.add(batch)
                 self._note_epoch(batch)
-                if batch is unreadable:
-                    return False
         if len(window):
             self._producers.map_end_offset = window.batch(len(window) - 1).last_offset + 1
-        return True
+        return unreadable is None
 
     def _note_epochs(self, window: BatchWindow) -> None:
         scan, latest = window.scan, self._epochs.latest_epoch
@@ -166,13 +171,15 @@ class SegmentRecovery:
             self._epochs.assign(batch.leader_epoch, batch.base_offset)
 
     def _note_producers(self, window: BatchWindow) -> BatchInfo | None:
-        """Follow the producers through a window; the marker that could not be read, if there is one."""
+        """Follow the producers through a window; the marker that cannot be read, if there is one."""
         producers = self._producers
         for batch in worth_replaying(window):
             updates: dict[int, ProducerAppendInfo] = {}
             try:
                 marker = end_txn_marker_of(RecordBatch(window.bytes_of(batch))) if batch.is_control else None
-            except InvalidRecordError:
+            except InvalidRecordError as error:
+                reason = f"a marker that cannot be read: {error}"
+                self._cut = Cut(batch.position, reason, is_sound=True) if not self.keeps_unreadable else None
                 return batch
             txn = producers.stage(updates, batch, AppendOrigin.REPLICATION, marker)
             producers.apply(updates)
@@ -185,7 +192,7 @@ class SegmentRecovery:
     def _add_aborted(self, txn: CompletedTxn) -> None:
         try:
             self._segment.add_aborted(txn, self._producers.last_stable_offset(txn))
-        except InvalidRequestError as error:  # a marker before the last one
+        except InvalidRequestError as error:  # a marker before the last one, where offsets are not compared (fsck)
             raise CorruptIndexError(f"{self._segment}: offsets go back") from error
 
 
