@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+import tidelog
 from tests.golden.corpus import case
 from tests.tables.loads import load_here
 from tidelog.cli import output
@@ -132,7 +133,7 @@ def test_people_are_shown_a_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [40, 60, 80])
 def test_a_narrow_terminal_gets_less_detail_and_whole_names(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "_WIDE", width)
-    counts = FilterCounts(records_read=12_345_678, records_kept=345_678)
+    counts = FilterCounts(records_read=12_345_678, records_kept=345_678, superseded=12_000_000)
     rows = [
         Compacted(TopicPartition("customers", n), 570_000_000, 57_000_000, 0, 9, 1, 345_678, counts) for n in (0, 11)
     ]
@@ -403,3 +404,21 @@ def test_without_a_topic_and_without_a_metadata_log_somebody_has_to_name_one(tmp
     done = compact(a_root(tmp_path, "k-basic"))
     assert (done.exit_code, done.stdout) == (2, "")
     assert "--topic" in done.stderr
+
+
+@pytest.mark.parametrize("way", [(), ("--no-preview",), ("--set", "delete.retention.ms=0")])
+def test_records_of_aborted_transactions_are_counted_and_markers_are_not(tmp_path: Path, way: tuple[str, ...]) -> None:
+    root = Path(shutil.copytree(case("kafka-4.3/4-transactions") / "image", tmp_path / "data"))
+    before = len(list(tidelog.open(root)["txn-main", 0].read()))
+    *_, told = compacted(root, "--topic", "txn-main", *way)
+    after = len(list(tidelog.open(root)["txn-main", 0].read()))
+    assert told["records_read"] - told["records_kept"] == before - after == 57
+    assert (told["records_read"], told["aborted"], told["superseded"]) == (105, 57, 0)
+
+
+def test_the_table_says_how_many_records_of_aborted_transactions_go(tmp_path: Path) -> None:
+    root = Path(shutil.copytree(case("kafka-4.3/4-transactions") / "image", tmp_path / "data"))
+    done = compact(root, "--topic", "txn-main", "--yes")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count("txn-main-0: 57 records of aborted transactions would go") == 1
+    assert done.stdout.count("txn-main-0: 57 records of aborted transactions went") == 1

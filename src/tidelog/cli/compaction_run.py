@@ -275,8 +275,9 @@ def _as_json(done: "Compacted", dry_run: bool) -> dict[str, object]:
         "end_offset": done.end_offset,
         "rounds": done.rounds,
         "keys": done.keys,
-        "records_read": counts.records_read,
-        "records_kept": counts.records_kept,
+        "records_read": counts.data_read,
+        "records_kept": counts.data_kept,
+        "aborted": counts.aborted,
         "superseded": counts.superseded,
         "tombstones_dropped": counts.tombstones_dropped,
         "tombstones_kept": counts.tombstones_kept,
@@ -317,9 +318,9 @@ def _cells(done: "Compacted", count: Callable[[int], str]) -> dict[str, str]:
     else:
         numbers = {
             "keys": count(done.keys),
-            "records": count(counts.records_read),
-            "kept": count(counts.records_kept),
-            "dropped": count(counts.records_read - counts.records_kept),
+            "records": count(counts.data_read),
+            "kept": count(counts.data_kept),
+            "dropped": count(counts.data_read - counts.data_kept),
         }
     return {
         **numbers,
@@ -340,6 +341,8 @@ def _notes(done: "Compacted", dry_run: bool) -> Iterator[str]:
         yield "more in further rounds, because log.cleaner.dedupe.buffer.size is too small for all keys"
     if counts.invalid and done.error is None:
         yield _without_key(done) if dry_run else f"{_records(counts.invalid)} had no key and went"
+    if counts.aborted and done.error is None:
+        yield f"{_records(counts.aborted)} of aborted transactions {'would go' if dry_run else 'went'}"
     if counts.tombstones_kept and done.error is None:
         yield f"tombstones kept: {counts.tombstones_kept:,}; they go in a round after delete.retention.ms"
 

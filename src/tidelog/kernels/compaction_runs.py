@@ -232,6 +232,9 @@ class FilterTotals(NamedTuple):
     superseded: int
     tombstones_dropped: int
     tombstones_kept: int
+    unlooked: int
+    markers_read: int
+    markers_kept: int
 
 
 class FilterRun(_Run):
@@ -332,6 +335,9 @@ class FilterRun(_Run):
             superseded=int(totals[Found.SUPERSEDED]),
             tombstones_dropped=int(totals[Found.EXPIRED]),
             tombstones_kept=int(found[is_data, Found.NULLS].sum()),
+            unlooked=int(rows["records_count"][~is_looked_at & is_data].sum()),
+            markers_read=int(rows["records_count"][is_looked_at & ~is_data].sum()),
+            markers_kept=int(found[~is_data, Found.KEPT].sum()),
         )
 
     def result(self) -> memoryview:

@@ -146,6 +146,7 @@ def _drop_stamped(
         _, stats = _run_round(root, cleaner, again, root.clock.now_ms(), on_progress)
         done.rounds += 1
         done.records.records_kept -= stats.records.records_read - stats.records.records_kept
+        done.records.markers_kept -= stats.records.markers_read - stats.records.markers_kept
         done.records.tombstones_dropped += stats.records.tombstones_dropped
         done.records.tombstones_kept = stats.records.tombstones_kept
         done.bytes_after -= stats.bytes_read - stats.bytes_written

@@ -225,7 +225,7 @@ def test_a_batch_that_is_to_be_deleted_goes_whatever_is_in_it_and_nobody_looks()
     batch[61:] = b"\xff" * len(batch[61:])  # would be found out
     rest = filtered(batch, fate=Fate.DELETE)
     assert rest.data == b""
-    assert rest.counts == FilterCounts(batches_read=1, bytes_read=len(batch))
+    assert rest.counts == FilterCounts(batches_read=1, bytes_read=len(batch), unlooked=1)
 
 
 @behaviour("REC-061")

@@ -25,6 +25,7 @@ from tidelog.records.batch import (
     NO_PRODUCER_ID,
     BatchAttributes,
     BatchHeader,
+    RecordBatch,
 )
 from tidelog.records.batches import Batch
 from tidelog.records.compression import Codec, compress
@@ -65,12 +66,30 @@ class FilterCounts:
     batches_kept: int = 0  # empty ones included
     bytes_read: int = 0
     bytes_kept: int = 0
-    records_read: int = 0  # those of batches that went unlooked are not
+    records_read: int = 0  # control records too, but none of batches that went unlooked
     records_kept: int = 0
     invalid: int = 0  # dropped: they have no key
     superseded: int = 0  # dropped: a later record has their key
     tombstones_dropped: int = 0  # those whose time was up
     tombstones_kept: int = 0
+    unlooked: int = 0  # dropped with batches of aborted transactions that nobody looked into
+    markers_read: int = 0  # control records, among those of records_read
+    markers_kept: int = 0
+
+    @property
+    def data_read(self) -> int:
+        """How many records there were that a producer has sent, those of aborted transactions included."""
+        return self.records_read - self.markers_read + self.unlooked
+
+    @property
+    def data_kept(self) -> int:
+        """How many of these are left."""
+        return self.records_kept - self.markers_kept
+
+    @property
+    def aborted(self) -> int:
+        """How many went because their transaction was aborted."""
+        return self.data_read - self.data_kept - self.superseded - self.tombstones_dropped - self.invalid
 
     def add(self, other: "FilterCounts") -> None:
         """Add the counts of another stretch."""
@@ -96,10 +115,14 @@ def filter_batch(
         records = list(batch.records())
         kept = [record for record in records if _is_kept(batch, record, fate, offset_map, rules, seen)]
         seen.records_read, seen.records_kept = len(records), len(kept)
+        if batch.is_control:
+            seen.markers_read, seen.markers_kept = len(records), len(kept)
         if kept:
             result = _with_records(batch, records, kept, marker_of_empty_txn, rules)
         elif fate is not Fate.LOOK:
             result = _without_records(batch)
+    elif not batch.is_control:
+        seen.unlooked = batch.count if isinstance(batch, RecordBatch) else 1
     if result is not None:
         seen.batches_kept, seen.bytes_kept = 1, len(result)
     counts.add(seen)
