@@ -156,3 +156,18 @@ def test_directories_are_named_once_and_somehow(tmp_path: Path, rows: Path) -> N
     (tmp_path / "a,b").mkdir()
     assert log_dirs([str(tmp_path / "a,b")], None) == [str(tmp_path / "a,b")]
     assert log_dirs(["/a, /b"], None) == ["/a", "/b"]
+
+
+@pytest.mark.parametrize("command", ["load", "compact"])
+def test_a_directory_of_the_config_that_does_not_exist_is_rejected(
+    dirs: list[Path], rows: Path, tmp_path: Path, command: str
+) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(f"node.id=1\nlog.dirs={dirs[0]},{tmp_path / 'unmounted'}\n")
+    words = [rows] if command == "load" else []
+    done = run(command, *words, "--config", config, "--topic", "orders")
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert f"{tmp_path / 'unmounted'} of log.dirs is not a directory here; mount its disk" in done.stderr
+    assert not (tmp_path / "unmounted").exists()
+    assert records_in(dirs) == 200

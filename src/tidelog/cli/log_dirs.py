@@ -45,7 +45,7 @@ def log_dirs(named: Sequence[str], config: str | None, option: str = "DIR") -> l
     if named and config is not None:
         raise click.UsageError(f"{option} and --config both name log directories: give one of them")
     if config is not None:
-        return _unlike(_dirs_in(config))
+        return _unlike(_ensure_there(_dirs_in(config), config))
     if not named:
         raise click.UsageError(f"no log directory is named: give {option}, or --config server.properties")
     return _unlike([directory for word in named for directory in _parts(word)])
@@ -66,6 +66,17 @@ def _dirs_in(config: str) -> list[str]:
     if not properties.get("log.dirs") and not properties.get("log.dir"):
         raise click.UsageError(f"{config} has neither log.dirs nor log.dir: name the log directories yourself")
     return log_dirs_of(properties)
+
+
+def _ensure_there(directories: list[str], config: str) -> list[str]:
+    """Reject a broker's log directory that does not exist: its disk may not be mounted, and another would be filled."""
+    for directory in directories:
+        if not os.path.isdir(directory):
+            raise click.UsageError(
+                f"{config}: {directory} of log.dirs is not a directory here; mount its disk, or name the log "
+                "directories yourself"
+            )
+    return directories
 
 
 def _unlike(directories: list[str]) -> list[str]:
