@@ -511,3 +511,35 @@ def test_a_full_disk_is_named_as_such(root: Path) -> None:
         3,
         "tidelog: standard output: the disk is full; free space, or write to another one\n",
     )
+
+
+@pytest.fixture
+def torn(tmp_path: Path) -> Path:
+    """Transactions of Kafka's, whose first segment has lost its last bytes: the aborted ones cannot be found."""
+    root = Path(shutil.copytree(corpus.case("kafka-4.3/4-transactions") / "image", tmp_path / "torn"))
+    log = root / "txn-main-0/00000000000000000000.log"
+    os.truncate(log, log.stat().st_size - 20)
+    return root
+
+
+@pytest.mark.parametrize("way", [("--salvage",), ("--salvage", "--no-verify"), ("--salvage", "-o", "jsonl")])
+def test_salvage_reads_on_where_transactions_cannot_be_known(torn: Path, way: tuple[str, ...]) -> None:
+    done = cat(torn, *way, topic="txn-main")
+    assert done.exit_code == 1, done.stderr
+    assert len(done.stdout.splitlines()) == 121  # of 123
+    assert done.stderr.count("which of its transactions were aborted cannot be known") == 1
+    assert "offsets 5 to 6 with them" in done.stderr
+
+
+def test_salvage_with_committed_says_that_it_cannot_be_known(torn: Path) -> None:
+    done = cat(torn, "--salvage", "--committed", topic="txn-main")
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "without --committed --salvage reads the rest" in done.stderr
+
+
+def test_export_salvages_where_transactions_cannot_be_known(torn: Path, tmp_path: Path) -> None:
+    words = ["export", str(torn), "--topic", "txn-main", "--salvage", "--to", str(tmp_path / "out.jsonl")]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 1, done.stderr
+    assert done.stderr.count("which of its transactions were aborted cannot be known") == 1
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 121

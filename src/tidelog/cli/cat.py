@@ -96,10 +96,11 @@ def cat(
     options = scan_options(now_ms=SystemClock().now_ms(), **bounds)
     logs = tidelog.open(list(directories))
     tell_of_unfinished(logs)
-    uncommitted = UncommittedRows(logs[topic])
+    uncommitted = UncommittedRows(logs[topic], tolerant=bounds["skip_corrupt"] or bounds["no_verify"])
     few = _few_rows(logs[topic], columns, limit, options, uncommitted) if form in _ROW_FORMS else None
     written = _Counter()
-    with damage_told(directories, skip_corrupt=bounds["skip_corrupt"]), _target(target, force, directories) as sink:
+    told = damage_told(directories, skip_corrupt=bounds["skip_corrupt"], committed=bounds["committed"])
+    with told, _target(target, force, directories) as sink:
         with_partition = not bounds["partitions"]
         if few is not None:
             _row_writer(form, sink, columns, with_partition, csv_safe).write(map(changes.of_row, written.rows(few)))

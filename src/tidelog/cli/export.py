@@ -106,7 +106,8 @@ def export(
     changes = row_changes(names, topic, decode=decode, redact=redact, salt=salt)
     logs = tidelog.open(list(directories))
     tell_of_unfinished(logs)
-    uncommitted = None if bounds["committed"] else UncommittedRows(logs[topic])
+    is_tolerant = bounds["skip_corrupt"] or bounds["no_verify"]
+    uncommitted = None if bounds["committed"] else UncommittedRows(logs[topic], tolerant=is_tolerant)
     options["columns"] = changes.needed if uncommitted is None else _watched(changes.needed)
     kind, targets = _targets(logs, topic, target, form, bounds["partitions"])
     ensure_csv(kind, csv_safe)
@@ -115,7 +116,7 @@ def export(
         ensure_free(path, force=force)
     done, notices = [], []
     with (
-        damage_told(directories, skip_corrupt=bounds["skip_corrupt"]),
+        damage_told(directories, skip_corrupt=bounds["skip_corrupt"], committed=bounds["committed"]),
         interruptible() as ensure_wanted,
         progress("exporting", ensure_wanted) as show,
     ):

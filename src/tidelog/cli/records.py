@@ -95,7 +95,7 @@ def row_changes(
 
 
 @contextmanager
-def damage_told(directories: Sequence[str], *, skip_corrupt: bool) -> Iterator[None]:
+def damage_told(directories: Sequence[str], *, skip_corrupt: bool, committed: bool) -> Iterator[None]:
     """An error about damaged bytes says what to do about them: leave them out, and look what else there is."""
     from tidelog.errors import CorruptionError, CorruptRecordError
     from tidelog.view.segment import ADVICE
@@ -106,7 +106,9 @@ def damage_told(directories: Sequence[str], *, skip_corrupt: bool) -> Iterator[N
         what = str(error).removesuffix(ADVICE)
         found = _DAMAGED_LOG.match(what)
         where = shlex.join([found[1]] if found else directories)
-        ways = [] if skip_corrupt else ["--salvage leaves it out"]
+        ways = ["--salvage leaves it out"]
+        if skip_corrupt:  # only transactions can stand in the way of it
+            ways = ["without --committed --salvage reads the rest"] if committed else []
         ways.append(f"`tidelog fsck {where}` tells what is damaged and what can be saved")
         raise CorruptRecordError(f"{what}; {', '.join(ways)}") from error
 
@@ -187,6 +189,11 @@ def tell_of_uncommitted(rows: "UncommittedRows") -> None:
             for number, kind in kinds if number]  # fmt: skip
     if what:
         tell(f"included: {' and '.join(what)}; --committed leaves them out")
+    for partition, why in rows.unknown.items():
+        tell(
+            f"partition {partition}: {why}; which of its transactions were aborted cannot be known, and their records "
+            "are included"
+        )
 
 
 def tell_of_unfinished(logs: "LogDirView") -> None:

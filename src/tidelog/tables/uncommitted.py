@@ -9,7 +9,9 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tidelog.errors import CorruptionError
 from tidelog.view.partition import PartitionView
+from tidelog.view.segment import ADVICE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,16 +25,24 @@ class UncommittedRows:
 
     COLUMNS = ("partition", "offset", "isTransactional", "producerId")  # that `take` needs
 
-    def __init__(self, partitions: Iterable[PartitionView]) -> None:
-        """`partitions` are those of one topic."""
+    def __init__(self, partitions: Iterable[PartitionView], *, tolerant: bool = False) -> None:
+        """`partitions` are those of one topic.
+
+        With `tolerant`, records of a partition whose transactions cannot be known because of damage are not counted;
+        `unknown` then says why, by partition. Otherwise the damage is raised.
+        """
         self.aborted = 0
         self.open = 0
+        self.unknown: dict[int, str] = {}
+        self._tolerant = tolerant
         self._partitions = {partition.partition: partition for partition in partitions}
-        self._fates: dict[int, _Fates] = {}
+        self._fates: dict[int, _Fates | None] = {}
 
     def take_one(self, partition: int, producer_id: int, offset: int) -> None:
         """Count a record of a transaction."""
         fates = self._fates_in(partition)
+        if fates is None:
+            return
         if offset >= fates.last_stable_offset:
             self.open += 1
         else:
@@ -49,15 +59,24 @@ class UncommittedRows:
         numbers, offsets, producers = (column.to_numpy() for column in rows.columns)
         for number in np.unique(numbers).tolist():
             fates, chosen = self._fates_in(number), numbers == number
+            if fates is None:
+                continue
             is_open = chosen & (offsets >= fates.last_stable_offset)
             self.open += int(is_open.sum())
             decided = chosen & ~is_open
             for producer in np.unique(producers[decided]).tolist():
                 self.aborted += fates.count_aborted(producer, offsets[decided & (producers == producer)])
 
-    def _fates_in(self, partition: int) -> "_Fates":
+    def _fates_in(self, partition: int) -> "_Fates | None":
+        """The transactions of a partition; None where they cannot be known."""
         if partition not in self._fates:
-            self._fates[partition] = _Fates(self._partitions[partition])
+            try:
+                self._fates[partition] = _Fates(self._partitions[partition])
+            except CorruptionError as error:
+                if not self._tolerant:
+                    raise
+                self._fates[partition] = None
+                self.unknown[partition] = str(error).removesuffix(ADVICE)
         return self._fates[partition]
 
 
