@@ -110,6 +110,72 @@ def test_a_disk_that_refuses_once_leaves_all_rows_or_none(start: SimulatedFileSy
         assert settled(disk) in (OLD, NEW), f"call {call} of {calls}"
 
 
+def test_a_refusal_while_the_load_is_decided_and_a_loss_of_power_later_leave_all_rows_or_none(
+    start: SimulatedFileSystem,
+) -> None:
+    """From before the first journal goes to the last call, each is refused, and the power goes at some later one."""
+    calls, found = calls_of_a_load(start), []
+    for refused in range(calls - 11, calls):
+        later, is_cut = refused % 5 - 4, True
+        while is_cut:
+            later += 5
+            disk = start.copy()
+            disk._tree.is_ordered = later % 2 == 0
+            disk.fail({disk.calls + refused}, "Input/output error")
+            disk.cut_at(disk.calls + refused + later)
+            is_cut = False
+            try:
+                load(disk)
+            except PowerLost:
+                is_cut = True
+            except TidelogError:
+                pass
+            disk.heal()
+            image = disk.after_crash(random.Random(later)) if is_cut else disk.copy()
+            there = settled(image, -1 if later % 3 else 1)
+            assert there in (OLD, NEW), f"call {refused} of {calls} is refused, and {later} later: {disk.journal[-9:]}"
+            found.append(there == NEW)
+    assert 0 < sum(found) < len(found)
+
+
+def test_a_load_that_can_neither_be_decided_nor_taken_back_says_so_and_recover_settles_it(
+    start: SimulatedFileSystem,
+) -> None:
+    """From some call on, the first directory can only be read."""
+    calls, said = calls_of_a_load(start), []
+    for call in range(calls - 11, calls + 1):
+        disk = start.copy()
+        disk.fail(range(disk.calls + call, disk.calls + 1000), "Read-only file system", path=f"{ROOTS[0]}*")
+        try:
+            load(disk)
+        except TidelogError as error:
+            said.append("whether the rows are loaded is open" in str(error))
+        disk.heal()
+        assert settled(disk, -1 if call % 2 else 1) in (OLD, NEW), f"call {call} of {calls}"
+    assert any(said)
+
+
+@pytest.mark.parametrize("refused", range(1, 6))
+def test_a_load_that_cannot_begin_lets_go_of_all_directories(
+    start: SimulatedFileSystem, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    """One of the looks at the second directory before the first row is refused."""
+    disk, looks = start.copy(), iter(range(1, 1000))
+    names_in = disk.list
+
+    def list_or_refuse(path: str) -> list[str]:
+        if path == ROOTS[1] and next(looks) == refused:
+            raise StorageError(f"{path}: Input/output error")
+        return list(names_in(path))
+
+    monkeypatch.setattr(disk, "list", list_or_refuse)
+    with pytest.raises(StorageError, match="Input/output error"):
+        load(disk)
+    monkeypatch.undo()
+    load(disk)
+    assert settled(disk) == NEW
+
+
 def test_a_directory_that_cannot_be_taken_back_keeps_the_others_undecided(start: SimulatedFileSystem) -> None:
     calls = calls_of_a_load(start)
     for call in range(calls // 2, calls, 5):

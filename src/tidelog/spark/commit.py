@@ -21,7 +21,7 @@ from tidelog.log.files import FileSystem
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.manager.log_directories import DirectoryKind
 from tidelog.log.names import TopicPartition
-from tidelog.log.write_journal import read_journal, remove_journal, write_journal
+from tidelog.log.write_journal import journal_path, read_journal, remove_journal, write_journal
 from tidelog.spark.commit_apply import apply_journal, check_pieces
 from tidelog.spark.commit_plan import Order, Planning
 from tidelog.spark.commit_room import ensure_room
@@ -138,10 +138,11 @@ def _commit(hands: _Hands, order: Order) -> None:
     ensure_room(fs, root, journal)
     try:
         write_journal(fs, root, journal)
-    except StorageError as error:
+    except BaseException:
         with _decided(root):
-            remove_journal(fs, root)  # it may be there
-        raise error
+            if journal_path(fs, root) is not None:
+                remove_journal(fs, root)
+        raise
     with _decided(root):
         apply_journal(
             fs, root, journal, clock=hands.clock, rng=hands.rng, is_redo=False, threads=hands.threads

@@ -313,6 +313,15 @@ class LoadRoot:
         """Keep the journal as it is when this is left: another directory of the load has the say."""
         self._is_finished = True
 
+    def put_journal_back(self) -> None:
+        """Have the journal on the disk again after a `conclude` that failed, wherever it had come to."""
+        write_journal(self._fs, self.path, self._known_journal())
+        self._fs.sync_directory(self.path)
+
+    def resume(self) -> None:
+        """Take everything back when this is left, after all."""
+        self._is_finished = False
+
     def _write_checkpoints(self, ends: dict[TopicPartition, int]) -> None:
         for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
             checkpoint = self._checkpoint(name)

@@ -71,11 +71,11 @@ class LoadRoots:
             for root in self._roots:
                 held.enter_context(root)
             self._ensure_no_duplicates()
+            for root in self._roots:
+                self._counts[root.path] = root.log_count
+                self._homes.update(dict.fromkeys(root.there, root))
+            self.there = frozenset(self._homes)
             held.pop_all()
-        for root in self._roots:
-            self._counts[root.path] = root.log_count
-            self._homes.update(dict.fromkeys(root.there, root))
-        self.there = frozenset(self._homes)
         return self
 
     def __exit__(
@@ -141,26 +141,43 @@ class LoadRoots:
     def finish(self) -> None:
         """Bring everything to the disk in all directories, and let it be done: with the first journal that goes."""
         changed = [root for root in self._roots if root.has_journal]
-        if len(changed) > 1:
-            paths, load_id = tuple(root.path for root in changed), f"{self._rng.getrandbits(128):032x}"
-            for number, root in enumerate(changed):
-                root.prepare(LoadGroup(load_id, number, paths))
-        else:
+        if len(changed) < 2:
             for root in changed:
                 root.prepare()
-        for number, root in enumerate(self._ordered(changed)):
-            if number:
-                root.leave_undecided()  # the load is decided: what goes wrong now does not take it back
+            for root in self._roots:
+                root.conclude()
+            return
+        paths, load_id = tuple(root.path for root in changed), f"{self._rng.getrandbits(128):032x}"
+        for number, root in enumerate(changed):
+            root.prepare(LoadGroup(load_id, number, paths))
+        self._decide(changed[0], " ".join(paths))
+        for root in changed[1:]:
             try:
                 root.conclude()
             except TidelogError as error:
-                if not number:
-                    raise
-                names = " ".join(each.path for each in changed)
                 raise StorageError(
-                    f"{error}; all rows are loaded, and `tidelog recover {names}` finishes it"
+                    f"{error}; all rows are loaded, and `tidelog recover {' '.join(paths)}` finishes it"
                 ) from error
 
-    def _ordered(self, changed: list[LoadRoot]) -> list[LoadRoot]:
-        """All directories, those first that were changed."""
-        return [*changed, *(root for root in self._roots if root not in changed)]
+    def _decide(self, first: LoadRoot, names: str) -> None:
+        """Let the load be done in the first directory, and so in all.
+
+        Where that fails, the journal may be gone, or gone until the power is lost. Nothing is taken back anywhere
+        before it is there again for certain: without it the other directories count as done.
+        """
+        for root in self._roots:
+            root.leave_undecided()  # from here on the journals alone say what became of the load
+        try:
+            first.conclude()
+        except BaseException as error:
+            try:
+                first.put_journal_back()
+            except (TidelogError, KeyboardInterrupt) as second:
+                raise StorageError(
+                    f"{str(error) or 'interrupted'}; whether the rows are loaded is open, and they could not be taken "
+                    f"back ({str(second) or 'interrupted'}): run `tidelog recover {names}`, which leaves all of them "
+                    "there or none, and look which before you load them again"
+                ) from error
+            for root in self._roots:
+                root.resume()
+            raise

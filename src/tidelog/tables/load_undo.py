@@ -56,9 +56,12 @@ def settle_load(fs: FileSystem, path: str, journal: WriteJournal, clock: Clock) 
 
     A load into several directories is decided when the journal of the first of them goes: after that the others are
     finished, which takes no more than removing their journals, since everything was on the disk by then. Before that
-    all are taken back, the first one last.
+    all are taken back, the first one last. Either way the first directory is brought to the disk as it is before: what
+    was seen there must be there, or be gone, after a loss of power as well.
     """
     group = journal.group
+    if group is not None and group.number and fs.stat(group.roots[0]) is not None:
+        fs.sync_directory(group.roots[0])
     if is_decided(fs, journal):
         remove_journal(fs, path)
         return False
