@@ -3,6 +3,7 @@
 import errno
 import gc
 import os
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -278,6 +279,15 @@ def test_making_a_directory_makes_its_parents_and_is_harmless_twice(place: Place
     place.create("a/b/c/x")
     place.fs.make_directory(place / "a/b/c")
     assert tree_of(place.fs, place.root) == {"a": {"b": {"c": {"x": b""}}}}
+
+
+def test_more_parents_can_be_missing_than_python_nests_calls(tmp_path: Path) -> None:
+    path = str(tmp_path / "x") + "/a" * (sys.getrecursionlimit() + 100)
+    LocalFileSystem().make_directory(path)
+    try:
+        assert os.path.isdir(path)
+    finally:
+        os.removedirs(path)  # the one that removes what the test has made would nest its calls
 
 
 def test_syncing_a_directory_that_is_gone_is_harmless(place: Place) -> None:

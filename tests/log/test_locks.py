@@ -269,3 +269,13 @@ def test_what_the_system_refuses_is_a_storage_error_and_no_lock(tmp_path: Path) 
     with pytest.raises(StorageError, match="No such file or directory") as caught:
         FS.lock(str(tmp_path / "missing" / ".lock"))
     assert not isinstance(caught.value, LockedError)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc to list open descriptors")
+def test_what_is_no_regular_file_is_refused_and_closed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".lock")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(StorageError, match="taken on a regular file, and this is none: remove it"):
+            FS.lock(str(tmp_path / ".lock"))
+    assert len(os.listdir("/proc/self/fd")) == before

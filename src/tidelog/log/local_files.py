@@ -402,15 +402,27 @@ def _ensure_kind(mode: int) -> None:
 
 def _make_directories(path: str) -> None:
     """As `os.makedirs`, where each is made in a directory that is open."""
+    missing: list[str] = []
+    while True:
+        try:
+            _make_one_directory(path)
+            break
+        except FileNotFoundError:
+            above = os.path.dirname(path.rstrip("/"))
+            if not above or above == path:
+                raise
+            missing.append(path)
+            path = above
+    while missing:
+        _make_one_directory(missing.pop())
+
+
+def _make_one_directory(path: str) -> None:
     try:
         with parent_directory(path) as (name, directory):
             os.mkdir(name, dir_fd=directory)
     except FileNotFoundError:
-        above = os.path.dirname(path.rstrip("/"))
-        if not above or above == path:
-            raise
-        _make_directories(above)
-        _make_directories(path)
+        raise
     except OSError:
         if not os.path.isdir(path):  # Linux looks at the rights before it looks whether there is one
             raise

@@ -126,9 +126,9 @@ def _open_locked(path: str) -> tuple[int, tuple[int, int]]:
             _lock_record(descriptor)
         else:
             raise ValueError("a lock is taken on a regular file, and this is none: remove it")
-    except OSError as error:
+    except BaseException as error:
         os.close(descriptor)
-        if error.errno in (errno.EACCES, errno.EAGAIN):
+        if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EAGAIN):
             raise LockedError(f"{path}: locked by another process") from error
         raise
     return descriptor, _inode_of(found)

@@ -305,6 +305,19 @@ def test_a_large_log_is_removed_in_slices(tmp_path: Path) -> None:
     assert {before - now for before, now in zip(seen, seen[1:], strict=False)} <= {0, 1}
 
 
+def test_logs_are_removed_one_at_a_time(tmp_path: Path) -> None:
+    manager = a_manager(tmp_path)
+    manager.delete_all([manager.get_or_create(TopicPartition("orders", number)).topic_partition for number in range(5)])
+    directories = [Path(directory) for directory in manager.directories_to_remove]
+    files = {directory: len(list(directory.iterdir())) for directory in directories}
+    manager.clock.advance(MINUTE)  # type: ignore[attr-defined]
+    while manager.directories_to_remove:
+        manager.tick(budget_ms=0)
+        begun = [d for d in directories if d.exists() and len(list(d.iterdir())) < files[d]]
+        assert len(begun) <= 1, "each that is begun has descriptors open"
+    assert not any(directory.exists() for directory in directories)
+
+
 def test_what_was_deleted_before_a_stop_goes_after_the_next_start(tmp_path: Path) -> None:
     with a_manager(tmp_path) as manager:
         lead(manager.get_or_create(ORDERS), 5)

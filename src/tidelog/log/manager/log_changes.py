@@ -15,6 +15,7 @@ Kafka: LogManager.asyncDelete, replaceCurrentWithFutureLog, truncateTo and trunc
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -44,6 +45,7 @@ class LogChanges:
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
         self._waiting: dict[str, tuple[LogRoot, DeletedLog]] = {}  # for their removal, by directory
+        self._turns: dict[LogRoot, deque[DeletedLog]] = {}  # of those whose time has come; the first is being removed
 
     # -- deleting ------------------------------------------------------------------------------------------------
 
@@ -158,6 +160,20 @@ class LogChanges:
         manager.schedule.after(delay_ms, task, owner=root)
 
     def _remove(self, root: LogRoot, deleted: DeletedLog) -> Generator[None, None, None]:
+        """Remove a directory and those that come meanwhile: one at a time, since each has descriptors open."""
+        deleted.release()
+        if root in self._turns:
+            self._turns[root].append(deleted)  # whoever is at it comes to this one
+            return
+        turns = self._turns[root] = deque([deleted])
+        try:
+            while turns:
+                yield from self._remove_one(root, turns[0])
+                turns.popleft()
+        finally:
+            del self._turns[root]
+
+    def _remove_one(self, root: LogRoot, deleted: DeletedLog) -> Generator[None, None, None]:
         try:
             yield from deleted.remove()
         except TooManyFilesError as error:  # its name says what it is: what is left goes another time
