@@ -14,6 +14,7 @@ from tests.fsck.roots_on_disk import a_root, contents
 from tests.golden.corpus import case
 from tidelog.fsck import Verdict, check, repair, verdicts
 from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.names import UNFINISHED_WRITE
 from tidelog.log.partition_metadata import read_topic_id
 from tidelog.records import read_batches
 
@@ -74,6 +75,52 @@ def test_a_directory_without_a_metadata_log_is_not_judged(root: Path) -> None:
     shutil.rmtree(root / METADATA)
     found = verdict_on(root)
     assert (found.starts, str(found)) == (None, "Would Kafka 4.3 start? unknown: no metadata log here")
+
+
+def unformatted(root: Path) -> None:
+    (root / IDENTITY).unlink()
+    (root / "bootstrap.checkpoint").write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda root: (root / "foo").mkdir(), "foo does not belong into a log directory"),
+        (lambda root: (root / UNFINISHED_WRITE).mkdir(), "a write was interrupted; run `tidelog recover"),
+        (lambda root: (root / IDENTITY).write_text("version=9\n"), "version 9"),
+        (unformatted, "it is missing"),
+        (lambda root: shutil.copytree(root / "orders-0", root / "orders-00"), "is the same partition"),
+    ],
+)
+def test_what_ends_every_start_is_a_no_without_a_metadata_log_too(
+    root: Path, damage: Callable[[Path], object], words: str
+) -> None:
+    shutil.rmtree(root / METADATA)
+    damage(root)
+    found = verdict_on(root)
+    assert found.starts is False
+    assert words in (found.reason or "")
+    assert str(found).startswith("Would Kafka 4.3 start? no: ")
+    assert check(str(root)).codes(), "the reason is among the findings"
+
+
+def test_partitions_that_a_start_would_cut_short_are_counted_and_listed(root: Path) -> None:
+    (root / ".kafka_cleanshutdown").unlink()
+    points = root / "recovery-point-offset-checkpoint"
+    points.write_text("0\n0\n")
+    log = next((root / "orders-0").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    last = sorted((root / "views-0").glob("*.log"))[-1]
+    last.write_bytes(last.read_bytes() + data[:30])  # a torn end loses nothing
+    assert not verdict_on(root).cut_short
+    data[200] ^= 1
+    log.write_bytes(data)
+    found = verdict_on(root)
+    assert "; 1 cut short by recovery, 11 begun anew" in str(found)
+    assert not found.is_whole
+    assert found.topics["orders"][0] == (5, 5)
+    [first, _] = found.to_dict()["cut_short"]["orders-0"]
+    assert (first["position"], first["bytes"], first["last_offset"]) == (125, 250, 11)
 
 
 def test_directories_that_a_broker_has_open_are_not_judged(root: Path) -> None:

@@ -33,8 +33,11 @@ class Identities:
     offline: dict[str, str] = field(default_factory=dict)  # and why
 
 
-def read_identities(fs: ReadFileSystem, roots: Sequence[str], metadata_root: str) -> Identities:
-    """Read and compare them. Raises Unstartable where Kafka gives up."""
+def read_identities(fs: ReadFileSystem, roots: Sequence[str], metadata_root: str | None) -> Identities:
+    """Read and compare them. Raises Unstartable where Kafka gives up.
+
+    Without `metadata_root` the metadata log is in none of them.
+    """
     found = Identities()
     for root in roots:
         path = join(root, META_PROPERTIES)

@@ -70,7 +70,8 @@ class _KafkaLoader(LogLoader):
             following = unflushed[number + 1 :]
             try:
                 bytes_cut = yield from self._recover_segment(segment, following)
-            except CorruptIndexError:
+            except CorruptIndexError as error:
+                self._note_cut(segment, 0, following if segment.size else (), str(error))
                 if segment.size:
                     self._remove(following)
                 bytes_cut = segment.truncate_to(segment.base_offset)

@@ -26,6 +26,8 @@ from tidelog.log.partition_metadata import uuid_text
 
 __all__ = ["judge_nodes"]
 
+_END_EVERY_START = {"ROOT-FOREIGN", "ROOT-LOAD", "ROOT-META", "ROOT-DUPLICATE", "ROOT-ID"}
+
 Nodes = list[list[RootFiles]]
 
 
@@ -135,7 +137,7 @@ def _note_twins(node: list[RootFiles]) -> None:
 
 
 def _note(node: list[RootFiles], verdict: Verdict) -> None:
-    if verdict.starts is False:
+    if verdict.starts is False and not _is_told(node):
         path = verdict.reason_path or node[0].place.path
         _owner(node, path).notes.add("NODE-START", path, verdict.reason or "")
     for root, why in verdict.offline_roots.items():
@@ -147,6 +149,13 @@ def _note(node: list[RootFiles], verdict: Verdict) -> None:
         notes.add("NODE-MISSING", node[0].place.path, f"{partition} has no directory", partition=partition)
     for partition, why in _unserved(verdict):
         notes.add("NODE-OFFLINE", node[0].place.path, f"{partition}: {why}", partition=partition)
+
+
+def _is_told(node: list[RootFiles]) -> bool:
+    """Whether the findings name what ends every start: without a metadata log nothing else is looked for."""
+    has_metadata = any(place.name == METADATA_DIRECTORY for root in node for place in root.place.partitions)
+    errors = {one.code for root in node for one in root.notes.findings if one.severity is Severity.ERROR}
+    return not has_metadata and bool(errors & _END_EVERY_START)
 
 
 def _unserved(verdict: Verdict) -> Iterator[tuple[TopicPartition, str]]:

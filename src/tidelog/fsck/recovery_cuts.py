@@ -19,7 +19,7 @@ from tidelog.log.manager.log_manager import LogManager
 from tidelog.log.names import LOG_SUFFIX, offset_of
 from tidelog.log.recovery import LogCut
 
-__all__ = ["RecoveryCut", "recovery_cuts"]
+__all__ = ["RecoveryCut", "judged_cut", "recovery_cuts"]
 
 _OF_A_TORN_END = ("LOG-TORN", "LOG-ZEROS")
 
@@ -83,10 +83,11 @@ def recovery_cuts(fs: ReadFileSystem, root: str, clock: Clock) -> list[RecoveryC
         found = [(log.directory, log.log_end_offset, log.cuts) for log in manager.all_logs() if log.cuts]
     finally:
         manager.close()
-    return [_judged(fs, directory, end, cut) for directory, end, cuts in sorted(found) for cut in cuts]
+    return [judged_cut(fs, directory, end, cut) for directory, end, cuts in sorted(found) for cut in cuts]
 
 
-def _judged(fs: ReadFileSystem, directory: str, log_end: int, cut: LogCut) -> RecoveryCut:
+def judged_cut(fs: ReadFileSystem, directory: str, log_end: int, cut: LogCut) -> RecoveryCut:
+    """Find out what a cut loses, from the files as they are before it. `log_end` is that of the log afterwards."""
     later = [path for path in _logs_after(fs, cut.path) if (about := fs.stat(path)) is not None and about.size]
     facts = [_scanned(fs, path) for path in (cut.path, *cut.following)]
     first, last, is_sound = log_end, None, False

@@ -2,9 +2,12 @@
 
 import uuid
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.log.names import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.fsck.recovery_cuts import RecoveryCut
 
 __all__ = ["Offsets", "Verdict"]
 
@@ -33,12 +36,13 @@ class Verdict:
     offline: dict[TopicPartition, str] = field(default_factory=dict)  # nobody would serve them, and why
     offline_roots: dict[str, str] = field(default_factory=dict)
     uncertain: dict[TopicPartition, str] = field(default_factory=dict)  # it depends on chance whether it is served
+    cut_short: "dict[TopicPartition, list[RecoveryCut]]" = field(default_factory=dict)  # by more than a torn end
     topic_ids: dict[str, uuid.UUID] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
         """Whether Kafka would start with everything that is there."""
-        lacks = (self.strays, self.missing, self.offline, self.offline_roots, self.uncertain)
+        lacks = (self.strays, self.missing, self.offline, self.offline_roots, self.uncertain, self.cut_short)
         return self.starts is True and not any(lacks)
 
     def __str__(self) -> str:
@@ -54,6 +58,7 @@ class Verdict:
             f"{number} {words}"
             for number, words in (
                 (len(self.strays), "set aside as strays"),
+                (len(self.cut_short), "cut short by recovery"),
                 (len(self.missing), "begun anew, empty"),
                 (len(self.offline), "offline"),
                 (len(self.uncertain), "perhaps not served"),
@@ -80,6 +85,9 @@ class Verdict:
             },
             "strays": self.strays,
             "deleted": self.deleted,
+            "cut_short": {
+                str(partition): [cut.to_dict() for cut in cuts] for partition, cuts in self.cut_short.items()
+            },
             "created_empty": [str(partition) for partition in self.missing],
             "offline_partitions": {str(partition): why for partition, why in self.offline.items()},
             "offline_roots": self.offline_roots,

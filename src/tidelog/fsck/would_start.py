@@ -22,17 +22,20 @@ from tidelog.fsck.identities import Identities, read_identities
 from tidelog.fsck.kafka_checkpoints import UnreadableNumberError, check_epochs_file, offsets_by_kafka
 from tidelog.fsck.kafka_loading import load_as_kafka
 from tidelog.fsck.metadata_log import METADATA_DIRECTORY, MetadataLog, Unstartable, check_bootstrap, read_metadata_log
+from tidelog.fsck.recovery_cuts import RecoveryCut, judged_cut
 from tidelog.fsck.rehearsal import RehearsalFileSystem
 from tidelog.fsck.verdict import Offsets, Verdict
 from tidelog.log.files import ReadFileSystem, join, read_whole
 from tidelog.log.manager.log_directories import DirectoryKind, LogDirectory, list_directories
 from tidelog.log.manager.meta_properties import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tidelog.log.names import (
+    BOOTSTRAP_CHECKPOINT,
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
+    META_PROPERTIES,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
@@ -41,6 +44,7 @@ from tidelog.log.partition_metadata import ZERO_UUID, parse_uuid, uuid_text
 
 __all__ = ["would_start"]
 
+_OF_A_FORMATTED_ROOT = (META_PROPERTIES, BOOTSTRAP_CHECKPOINT)
 _ANYWHERE = (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY)
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _AFTER_NAME = re.compile(r":\s+", re.ASCII)
@@ -55,6 +59,7 @@ def would_start(fs: ReadFileSystem, roots: Sequence[str], *, held_markers: Colle
     try:
         with_metadata = [root for root in roots if fs.stat(join(root, METADATA_DIRECTORY)) is not None]
         if not with_metadata:
+            _ensure_no_obstacle(fs, roots)
             verdict.reason = "no metadata log here"
             return verdict
         _Start(RehearsalFileSystem(fs), verdict, with_metadata[0], held_markers).run()
@@ -65,6 +70,27 @@ def would_start(fs: ReadFileSystem, roots: Sequence[str], *, held_markers: Colle
         return verdict
     verdict.starts = True
     return verdict
+
+
+def _ensure_no_obstacle(fs: ReadFileSystem, roots: Sequence[str]) -> None:
+    """Raise Unstartable for what ends every start, wherever the metadata log is."""
+    seen: dict[TopicPartition, str] = {}
+    for root in roots:
+        try:
+            directories = list_directories(fs, root)
+        except InvalidTopicError as error:
+            raise Unstartable(root, str(error).removeprefix(f"{root}/")) from error
+        for directory in directories:
+            is_current = directory.kind is DirectoryKind.CURRENT
+            other = seen.setdefault(directory.partition, directory.path) if is_current else directory.path
+            if other != directory.path:
+                raise Unstartable(directory.path, f"{other} is the same partition")
+    is_formatted = any(fs.stat(join(root, name)) is not None for root in roots for name in _OF_A_FORMATTED_ROOT)
+    if is_formatted:
+        found = read_identities(fs, roots, None)
+        if found.offline and not found.directory_ids:
+            root, why = next(iter(found.offline.items()))
+            raise Unstartable(root, f"{why}, and no other directory is left")
 
 
 class _Incomplete(Exception):
@@ -87,6 +113,7 @@ class _Loaded(NamedTuple):
     topic_id: uuid.UUID | None
     offsets: Offsets
     has_open_transaction: bool
+    cuts: list[RecoveryCut]  # but for a torn end
 
 
 class _Start:
@@ -230,9 +257,13 @@ class _Start:
         offsets = Offsets(log.log_start_offset, log.log_end_offset)
         has_open_transaction = log.first_unstable_offset is not None
         log.release()
+        below = self._fs.below
+        cuts = [judged_cut(below, directory.path, log.log_end_offset, cut) for cut in log.cuts]
         if problem is not None:
             raise problem
-        return _Loaded(directory, root, topic_id, offsets, has_open_transaction)
+        return _Loaded(
+            directory, root, topic_id, offsets, has_open_transaction, [cut for cut in cuts if not cut.is_torn_end]
+        )
 
     def _take(self, loaded: _Loaded) -> None:
         """Take a log in, or set it aside."""
@@ -333,6 +364,8 @@ class _Start:
             self._verdict.offline[partition] = self._unserved_roots.get(loaded.root, other)
             self._stops.append(partition)
             return None
+        if loaded.cuts:
+            self._verdict.cut_short[partition] = loaded.cuts
         return loaded.offsets
 
     def _doubt_the_others(self) -> None:
