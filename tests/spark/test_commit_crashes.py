@@ -36,6 +36,7 @@ from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK_CHECKPOINT,
+    JOURNAL_ASIDE,
     LOCK_FILE,
     RECOVERY_POINT_CHECKPOINT,
     UNFINISHED_WRITE,
@@ -221,6 +222,51 @@ def test_a_disk_that_refuses_once_says_whether_it_is_decided(make: Callable[[], 
         if call % 5 == 0:
             judge(disk, before, added(before))
     assert seen == {(True, False), (True, True), (False, False)}
+
+
+def test_a_commit_that_is_interrupted_as_its_journal_appears_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = root_in_use()
+    before, order = found(disk), order_of(disk, OPTIONS)
+    sync, interrupts = disk.sync_directory, iter([KeyboardInterrupt])
+
+    def sync_or_interrupt(path: str) -> None:
+        if path == ROOT and disk.stat(join(ROOT, UNFINISHED_WRITE)) is not None:
+            for interrupt in interrupts:
+                raise interrupt
+        sync(path)
+
+    monkeypatch.setattr(disk, "sync_directory", sync_or_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        commit_order(disk, order)
+    assert settle_root(ROOT, fs=disk, clock=ManualClock(NOW)) is None
+    assert found(disk) == before
+
+
+def test_a_journal_that_never_was_is_not_said_to_be_decided() -> None:
+    disk = root_in_use()
+    before, order = found(disk), order_of(disk, OPTIONS)
+    disk.fail(operation="make_directory", path=f"*{JOURNAL_ASIDE}", error="No space left on device")
+    disk.fail(operation="sync_directory", path=ROOT, error="Input/output error")
+    with pytest.raises(StorageError, match="No space left on device$"):
+        commit_order(disk, order)
+    disk.heal()
+    assert settle_root(ROOT, fs=disk, clock=ManualClock(NOW)) is None
+    assert found(disk) == before
+
+
+def test_a_journal_that_can_neither_be_kept_nor_removed_leaves_it_open_whether_the_rows_are_committed() -> None:
+    disk = root_in_use()
+    before, order = found(disk), order_of(disk, OPTIONS)
+    disk.fail(operation="sync_directory", path=ROOT, error="Input/output error")
+    with pytest.raises(
+        StorageError, match=f"it is open whether these rows are committed: run `tidelog recover {ROOT}`"
+    ):
+        commit_order(disk, order)
+    withdraw(order.pieces, OPTIONS, order.job, fs=disk)
+    for image in (disk.copy(), *(disk.after_crash(random.Random(seed)) for seed in range(10))):
+        image.heal()
+        settle_root(ROOT, fs=image, clock=ManualClock(NOW))
+        assert found(image) in (before, added(before))
 
 
 def test_what_a_broker_has_taken_since_is_not_cut_off() -> None:

@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from tidelog.errors import LockedError, StorageError, TidelogError
+from tidelog.errors import StorageError, TidelogError
 from tidelog.log.checkpoints import CleanShutdownFile
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.files import FileSystem
@@ -81,7 +81,7 @@ def withdraw(pieces: Sequence[Piece], options: WriteOptions, job: str | None, *,
     """Remove what was staged for a commit that will not be; what a journal has decided on stays.
 
     `job` is given where nobody else can have staged under its name. If somebody has the root open, perhaps the broker
-    for which there was no commit, all of it is left to be swept.
+    for which there was no commit, or the disk refuses, all of it is left to be swept.
     """
     hands = _Hands(fs, None, None, None)
     if hands.fs.stat(options.root) is None:
@@ -89,11 +89,12 @@ def withdraw(pieces: Sequence[Piece], options: WriteOptions, job: str | None, *,
     try:
         with locked(hands.fs, options.root, 0):
             journal = read_journal(hands.fs, options.root)
+            hands.fs.sync_directory(options.root)  # one that is gone stays so: it would want its pieces
             kept = set() if journal is None else {piece.directory for piece in journal.pieces}
             staged = {piece.directory for piece in pieces}
             staged |= {name for name, _ in staged_directories(hands.fs, options.root) if job_of(name) == job}
             remove_staged(hands.fs, options.root, staged - kept)
-    except LockedError as error:
+    except StorageError as error:
         _log.warning("%s: what was staged is left to be swept", error)
 
 
@@ -139,9 +140,7 @@ def _commit(hands: _Hands, order: Order) -> None:
     try:
         write_journal(fs, root, journal)
     except BaseException:
-        with _decided(root):
-            if journal_path(fs, root) is not None:
-                remove_journal(fs, root)
+        _take_journal_back(fs, root)
         raise
     with _decided(root):
         apply_journal(
@@ -149,9 +148,21 @@ def _commit(hands: _Hands, order: Order) -> None:
         )  # fmt: skip
 
 
+def _take_journal_back(fs: FileSystem, root: str) -> None:
+    """Remove a journal that is there and may not last; without one nothing was decided."""
+    try:
+        if journal_path(fs, root) is not None:
+            remove_journal(fs, root)
+    except (TidelogError, KeyboardInterrupt) as error:
+        raise StorageError(
+            f"{str(error) or 'interrupted'}; it is open whether these rows are committed: run `tidelog recover "
+            f"{root}`, which finishes the commit if need be, and look whether they are there before writing them again"
+        ) from error
+
+
 @contextmanager
 def _decided(root: str) -> Iterator[None]:
-    """Say so if something goes wrong once the journal is there, or may be."""
+    """Say so if something goes wrong once the journal is there."""
     try:
         yield
     except (TidelogError, KeyboardInterrupt) as error:
