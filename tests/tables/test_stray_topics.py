@@ -37,6 +37,8 @@ def test_a_topic_that_the_metadata_does_not_know_is_told_with_the_commands(root:
     told = stray_warning(FS, [str(root)], {topic: other}, [])
     assert told is not None
     assert f"knows under another id {topic};" in told
+    assert "--create" not in told  # it is there
+    assert f"move the directories of {topic} that have the other id out of the log directories" in told
 
 
 def test_without_the_metadata_a_new_topic_of_a_broker_may_be_unknown(root: Path, tmp_path: Path) -> None:

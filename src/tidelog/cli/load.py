@@ -38,7 +38,7 @@ __all__ = ["load"]
 )
 @click.option(
     "--partitions", type=click.IntRange(1), metavar="N",
-    help="How many partitions the topic has. Rows that name one of them go there.",
+    help="How many partitions the topic has, if the metadata log does not say so. Rows that name one go there.",
 )  # fmt: skip
 @click.option(
     "--compression", default="none", show_default=True, metavar="CODEC",
@@ -46,7 +46,11 @@ __all__ = ["load"]
 )  # fmt: skip
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A config of the topic (segment.bytes=…).")
 @click.option("--many-segments", is_flag=True, help="Load even if that makes more than 10,000 segments.")
-@click.option("--topic-id", metavar="ID", help="The id of a new topic, as Kafka writes it; without it a random one.")
+@click.option(
+    "--topic-id",
+    metavar="ID",
+    help="The id of a new topic, as Kafka writes it; without it that of the metadata log, or a random one.",
+)
 @click.option("--internal", is_flag=True, help="Load into a topic of Kafka's own, such as __consumer_offsets.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per partition.")
 @master_option
@@ -75,6 +79,9 @@ def load(
 
     A record goes to the partition that it names. Without one it goes where Kafka's producers put its key (murmur2);
     records without a key are dealt out in turn. Offsets are given anew, behind those that are there.
+
+    Where a log directory holds the metadata log of the cluster (__cluster_metadata-0) and it knows the topic, it says
+    how many partitions there are; a record for one that it does not assign to this node is rejected.
 
     Of several log directories each partition is loaded where it lies, and a new one goes into the directory with the
     fewest, as with a broker. Name all of them: Kafka does not start if a partition lies in two.

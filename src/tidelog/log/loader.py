@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 
-from tidelog.errors import CorruptIndexError, OffsetOverflowError, StorageError
+from tidelog.errors import CorruptIndexError, OffsetOverflowError, StorageError, TidelogError
 from tidelog.log.checkpoints import LeaderEpochCheckpoint
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
@@ -55,6 +55,7 @@ from tidelog.log.segments import LogSegments
 from tidelog.log.set_aside import copy_aside, free_name
 from tidelog.log.tasks import Schedule, SlicedTask, Task
 from tidelog.log.unified_log import UnifiedLog
+from tidelog.log.write_journal import ensure_no_unfinished_write
 
 __all__ = ["LogLoader"]
 
@@ -116,6 +117,8 @@ class LogLoader:
             raise StorageError(f"{self._directory} is not a directory")
         if found is None:
             check_topic_name(parse_directory_name(self._directory.rpartition("/")[2]).topic)
+            if self._is_locked:
+                ensure_no_unfinished_write(self._fs, parent_of(self._directory))
             make_lasting_directory(self._fs, self._directory)  # nothing in it is flushed while it can vanish itself
         if self._is_locked:
             self._locks = self._lock()
@@ -137,7 +140,8 @@ class LogLoader:
         locks = [self._fs.lock(join(root, LOCK_FILE), shared=True)] if is_root else []
         try:
             locks.append(self._fs.lock(self._directory))
-        except StorageError:
+            ensure_no_unfinished_write(self._fs, root)  # its recovery may cut what is appended now
+        except TidelogError:
             for lock in locks:
                 lock.release()
             raise

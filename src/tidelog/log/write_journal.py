@@ -138,7 +138,8 @@ def ensure_no_unfinished_write(fs: ReadFileSystem, root: str) -> None:
     if journal_path(fs, root) is not None:
         journal = read_journal(fs, root)
         words = "a write" if journal is None else journal.kind.words
-        raise StorageError(f"{root}: {words} was interrupted; run `tidelog recover {root}` first")
+        roots = (root,) if journal is None or journal.group is None else journal.group.roots
+        raise StorageError(f"{root}: {words} was interrupted; run `tidelog recover {' '.join(roots)}` first")
 
 
 def ensure_untouched(fs: FileSystem, root: str, journal: WriteJournal) -> None:

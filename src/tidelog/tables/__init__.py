@@ -14,5 +14,6 @@ load.py        such rows appended to the logs of a root
 load_root.py   the root meanwhile: locked, opened, left as a broker leaves it
 load_roots.py  the same for all log directories of a broker
 load_undo.py   an interrupted load taken back
+assignment.py  the partitions of a topic by the metadata log of the cluster, and which are this node's
 stray_topics.py  what a broker would set aside when it starts
 """

@@ -14,9 +14,9 @@ from tidelog.log.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES
 from tidelog.view.files import ReadOnlyFiles
 from tidelog.view.partition import PartitionView
 from tidelog.view.root import PartitionDirectory, RootView
-from tidelog.view.topic_configs import topic_ids
+from tidelog.view.topic_configs import ClusterTopic, cluster_topics
 
-__all__ = ["stray_warning"]
+__all__ = ["known_topics", "stray_warning"]
 
 _MOST_NAMED = 5  # topics, in a sentence
 
@@ -30,33 +30,37 @@ def stray_warning(
     """
     if not any(fs.stat(join(root, META_PROPERTIES)) is not None for root in roots):
         return None
-    known = _known_topics(fs, roots)
+    try:
+        known = known_topics(fs, roots)
+    except TidelogError:
+        known = None  # `tidelog fsck` reports what is wrong with it
     if known is None:
-        strays = sorted(set(topics) & set(new))
-        what = "may not know"
-    else:
-        strays = sorted(name for name, topic_id in topics.items() if name not in known or known[name] != topic_id)
-        other = [name for name in strays if name in known]
-        what = "knows under another id" if other and other == strays else "does not know"
+        return _warning(roots, sorted(set(topics) & set(new)), "may not know")
+    unknown = sorted(name for name in topics if name not in known)
+    other = sorted(name for name, topic_id in topics.items() if name in known and known[name].topic_id != topic_id)
+    if unknown:
+        return _warning(roots, [*unknown, *other], "does not know")
+    return _warning(roots, other, "knows under another id")
+
+
+def _warning(roots: Sequence[str], strays: Sequence[str], what: str) -> str | None:
     if not strays:
         return None
     named = ", ".join(strays) if len(strays) <= _MOST_NAMED else f"{len(strays)} topics"
+    ways = f"kafka-topics.sh --bootstrap-server HOST:PORT --create --topic {strays[0]} --partitions N, stop the broker"
+    if what == "knows under another id":  # it cannot be created: it is there
+        ways = f"move the directories of {strays[0]} that have the other id out of the log directories"
     return (
         f"{', '.join(roots)}: the cluster of this broker {what} {named}; when the broker starts it sets their "
-        f"partitions aside as -stray and serves nothing of them. To write what it serves: kafka-topics.sh "
-        f"--bootstrap-server HOST:PORT --create --topic {strays[0]} --partitions N, stop the broker, write, start the "
+        f"partitions aside as -stray and serves nothing of them. To write what it serves: {ways}, write, start the "
         "broker"
     )
 
 
-def _known_topics(fs: ReadFileSystem, roots: Sequence[str]) -> dict[str, uuid.UUID] | None:
-    """The topics of the cluster; None where its metadata log is not here, or cannot be read."""
+def known_topics(fs: ReadFileSystem, roots: Sequence[str]) -> dict[str, ClusterTopic] | None:
+    """The topics of the cluster; None where its metadata log is not here. Raises TidelogError if it cannot be read."""
     name = f"{CLUSTER_METADATA_TOPIC}-0"
     for root in roots:
         if fs.stat(join(root, name)) is not None:
-            try:
-                view = RootView(ReadOnlyFiles(fs), root)
-                return topic_ids(PartitionView(view, PartitionDirectory.parse(name)))
-            except TidelogError:
-                return None  # `tidelog fsck` reports what is wrong with it
+            return cluster_topics(PartitionView(RootView(ReadOnlyFiles(fs), root), PartitionDirectory.parse(name)))
     return None

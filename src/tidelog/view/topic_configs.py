@@ -11,7 +11,8 @@ What a broker's own properties set as defaults for all topics is not in the log.
 
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from tidelog.errors import CorruptionError, UnsupportedError
 from tidelog.log.files import join, read_whole
@@ -22,12 +23,19 @@ from tidelog.records.record import Record
 from tidelog.view.internal_topics import DecodedRecord, decode_internal
 from tidelog.view.partition import PartitionView
 
-__all__ = ["broker_log_dirs", "topic_configs", "topic_ids"]
+__all__ = ["ClusterTopic", "broker_log_dirs", "cluster_topics", "topic_configs", "topic_ids"]
 
 _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _TOPIC = 2  # the type of resource that a config belongs to
 
 Configs = dict[str, dict[str, str]]
+
+
+class ClusterTopic(NamedTuple):
+    """A topic of the cluster: its id, and the brokers that each of its partitions is assigned to."""
+
+    topic_id: uuid.UUID
+    replicas: Mapping[int, tuple[int, ...]]
 
 
 def topic_configs(metadata: PartitionView) -> Configs:
@@ -43,6 +51,12 @@ def broker_log_dirs(metadata: PartitionView) -> dict[int, tuple[str, ...]]:
 def topic_ids(metadata: PartitionView) -> dict[str, uuid.UUID]:
     """The ids of the topics of the cluster, by their names."""
     return _replayed(metadata).ids
+
+
+def cluster_topics(metadata: PartitionView) -> dict[str, ClusterTopic]:
+    """The topics of the cluster, by their names."""
+    known = _replayed(metadata)
+    return {name: ClusterTopic(topic_id, known.replicas.get(name, {})) for name, topic_id in known.ids.items()}
 
 
 def _replayed(metadata: PartitionView) -> "_Topics":
@@ -86,12 +100,18 @@ class _Topics:
         self.configs: Configs = {}
         self.log_dirs: dict[int, tuple[str, ...]] = {}  # ids of the log directories, by broker
         self._names: dict[str, str] = {}  # by id
+        self._replicas: dict[str, dict[int, tuple[int, ...]]] = {}  # by id and partition
         self._open: list[DecodedRecord] | None = None  # the records of a metadata transaction that has not ended
 
     @property
     def ids(self) -> dict[str, uuid.UUID]:
         """The ids of the topics, by name."""
         return {name: parse_uuid(topic_id) for topic_id, name in self._names.items()}
+
+    @property
+    def replicas(self) -> dict[str, dict[int, tuple[int, ...]]]:
+        """The brokers that the partitions of each topic are assigned to."""
+        return {name: self._replicas.get(topic_id, {}) for topic_id, name in self._names.items()}
 
     def take(self, record: Record) -> None:
         """Note the next record. Of a type that is not known it can say nothing about topics or configs."""
@@ -114,6 +134,9 @@ class _Topics:
         if decoded.type == "TopicRecord":
             self._names[fields["topicId"]] = fields["name"]
             self.configs.setdefault(fields["name"], {})
+        elif decoded.type in ("PartitionRecord", "PartitionChangeRecord"):
+            if fields.get("replicas") is not None:  # a change may not be about them
+                self._replicas.setdefault(fields["topicId"], {})[fields["partitionId"]] = tuple(fields["replicas"])
         elif decoded.type in ("RegisterBrokerRecord", "BrokerRegistrationChangeRecord"):
             if fields.get("logDirs") or decoded.type == "RegisterBrokerRecord":  # a change may not be about them
                 self.log_dirs[fields["brokerId"]] = tuple(fields.get("logDirs") or ())
@@ -121,6 +144,7 @@ class _Topics:
             self.log_dirs.pop(fields["brokerId"], None)
         elif decoded.type == "RemoveTopicRecord":
             self.configs.pop(self._names.pop(fields["topicId"], ""), None)
+            self._replicas.pop(fields["topicId"], None)
         elif decoded.type == "ConfigRecord" and fields["resourceType"] == _TOPIC:
             configs = self.configs.setdefault(fields["resourceName"], {})
             if fields["value"] is None:

@@ -31,10 +31,12 @@ from tidelog.log.names import (
     LOCK_FILE,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
+    OLD_JOURNALS,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
 from tidelog.log.unified_log import UnifiedLog
+from tidelog.log.write_journal import read_journal
 
 __all__ = ["Bound", "LogRoot", "normal_path"]
 
@@ -196,7 +198,12 @@ class LogRoot:
     # -- loading -------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Find out what lies here. Raises InvalidTopicError for a directory that does not belong here."""
+        """Find out what lies here. Raises InvalidTopicError for a directory that does not belong here.
+
+        A write that an earlier build of tidelog has left unfinished is no directory, and raises CheckpointError.
+        """
+        if any(self._fs.stat(join(self.path, name)) is not None for name in OLD_JOURNALS):
+            read_journal(self._fs, self.path)
         for directory in list_directories(self._fs, self.path):
             if directory.kind is DirectoryKind.DELETED:
                 self.deleted.append(directory)

@@ -1,0 +1,58 @@
+"""The partitions of a topic by the metadata log of the cluster, and which of them belong to this node.
+
+A node of a cluster holds some partitions of a topic, so its directories do not tell how many the topic has. Keys are
+hashed over all of them, as producers do; a row for a partition of another node is rejected.
+"""
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from tidelog.log.files import FileSystem
+from tidelog.log.manager.meta_properties import read_meta_properties
+from tidelog.tables.stray_topics import known_topics
+
+__all__ = ["Assignment", "assignment_of"]
+
+
+class Assignment(NamedTuple):
+    """Where the partitions of a topic belong. `node` is this node; None where no meta.properties says which it is."""
+
+    topic: str
+    topic_id: uuid.UUID
+    replicas: Mapping[int, tuple[int, ...]]
+    node: int | None
+
+    @property
+    def size(self) -> int:
+        """How many partitions the topic has."""
+        return len(self.replicas)
+
+    def ours(self, there: Collection[int]) -> list[int]:
+        """The partitions of this node; `there` are those that have a directory here."""
+        return [
+            number
+            for number, brokers in sorted(self.replicas.items())
+            if (number in there if self.node is None else self.node in brokers)
+        ]
+
+    def why_not_ours(self, number: int) -> str:
+        """Why nothing can be written to a partition here, and what to do: the rest of a sentence that names it."""
+        brokers = self.replicas[number]
+        named = f"broker{'s' * (len(brokers) > 1)} {', '.join(map(str, brokers))}"
+        if self.node is None:
+            return f"which has no directory here and is assigned to {named} by the metadata log: write it there"
+        return f"which the metadata log assigns to {named}, and not to this node, {self.node}: write it there"
+
+
+def assignment_of(fs: FileSystem, roots: Sequence[str], topic: str) -> Assignment | None:
+    """The assignment of a topic; None where the metadata log is not in the log directories, or does not know it.
+
+    Raises a TidelogError where the metadata log cannot be read.
+    """
+    known = (known_topics(fs, roots) or {}).get(topic)
+    if known is None or sorted(known.replicas) != list(range(len(known.replicas))) or not known.replicas:
+        return None
+    found = (read_meta_properties(fs, root) for root in roots)
+    node = next((each.node_id for each in found if each is not None), None)
+    return Assignment(topic, known.topic_id, known.replicas, node)
