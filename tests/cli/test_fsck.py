@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -122,7 +123,38 @@ def test_what_is_left_to_people_ends_with_1_and_says_what_to_try(root: Path) -> 
     (root / "keys-0" / "partition.metadata").unlink()
     done = fsck(root, "--repair", *SETTINGS)
     assert done.exit_code == 1
-    assert "with the id that the metadata log, or another partition of the topic, has" in done.stdout
+    assert "no other partition of the topic here names the id: restore partition.metadata from a replica" in done.stdout
+
+
+def test_what_a_repair_leaves_says_why_and_what_to_do_and_not_that_a_repair_does_it(tmp_path: Path) -> None:
+    root = Path(shutil.copytree(case("kafka-4.3/9-metadata") / "image", tmp_path / "root"))
+    metadata = next((root / "__cluster_metadata-0").glob("*.log"))
+    flip(metadata, metadata.stat().st_size // 2)
+    (root / "views-0" / "link").symlink_to(tmp_path)
+    done = fsck(root, "--repair")
+    assert done.exit_code == 1
+    lines = done.stdout.splitlines()
+    left = lines[lines.index("Left to you") : -1]
+    (damaged,) = [line for line in left if line.startswith(f"{metadata}: ")]
+    assert "left as it is, since a metadata log without some of its records is another cluster" in damaged
+    (link,) = [line for line in left if line.startswith(f"{root}/views-0/link: ")]
+    assert link.endswith("no regular file but a link or the like: move it away yourself")
+    assert "tidelog fsck --repair" not in "".join(left)
+    assert lines[-1] == "checked again: 1 error, 12 warnings, all of them left to you"
+
+
+def test_an_empty_foreign_directory_is_removed_and_no_quarantine_is_named(root: Path) -> None:
+    (root / "foo" / "bar").mkdir(parents=True)
+    done = fsck(root, "--repair")
+    assert f"{root}/foo: removed, since it holds no file (ROOT-FOREIGN)" in done.stdout
+    assert "quarantine" not in done.stdout
+
+
+def test_a_repair_says_which_offsets_are_gone(root: Path) -> None:
+    flip(segment(root), 70)
+    done = fsck(root, "--repair", "--dry-run")
+    (line,) = [line for line in done.stdout.splitlines() if " to the quarantine (LOG-CRC)" in line]
+    assert re.search(r"; offsets? \d+( to \d+)? (is|are) gone$", line), line
 
 
 def test_a_segment_in_doubt_ends_a_repair_with_1_and_the_next_check_with_0(root: Path) -> None:

@@ -216,7 +216,19 @@ def _show_repaired(result: "RepairResult") -> None:
         say(f"quarantine: {path} ({count(result.pieces, 'piece')}, {size(result.bytes)})")
     _show_left(result.left)
     if result.done:
-        say(f"checked again: {_verdict(result.after)}{', but for what is left to you' if result.left else ''}")
+        say(f"checked again: {_verdict(result.after)}{_left_of(result)}")
+
+
+def _left_of(result: "RepairResult") -> str:
+    """Which of the findings after a repair are those that it has left to people."""
+    if not result.left:
+        return ""
+    if result.after.is_clean:
+        return ", but for what is left to you"
+    left = {(one.code, one.file, one.position) for one in result.left}
+    found = [one for one in result.after.findings if one.severity.value != "info"]
+    count_left = sum((one.code, one.file, one.position) in left for one in found)
+    return ", all of them left to you" if count_left == len(found) else f", {count_left} of them left to you"
 
 
 def _show_left(left: "list[Finding]") -> None:

@@ -12,7 +12,7 @@ import os
 import stat
 import uuid
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from tidelog.fsck.index_configs import DEFAULT, Given, IndexConfig, IndexConfigs
 from tidelog.fsck.loose_batches import offset_of_header
 from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.fsck.rehearsal import is_local
-from tidelog.fsck.root_plan import RootPlan, plan_root
+from tidelog.fsck.root_plan import RootPlan, plan_root, set_aside_line
 from tidelog.fsck.segment_facts import span_of
 from tidelog.fsck.segment_scan import SegmentFacts
 from tidelog.fsck.topic_ids import known_topic_id
@@ -51,6 +51,15 @@ _NOT_OURS = (
     "META-BOOTSTRAP", "NODE-START", "NODE-OFFLINE", "NODE-STRAY", "NODE-MISSING",
 )  # fmt: skip
 _NOTICES = ("SEG-DOUBT", "TXN-MARKER")
+_QUORUM = (
+    "left as it is, since a metadata log without some of its records is another cluster: restore the directory from a "
+    "backup, or let another controller of the quorum replicate it"
+)
+_UNMOVABLE = "left as it is, since it is, or holds, no regular file but a link or the like: move it away yourself"
+_NO_ID = (
+    "left as it is, since no metadata log and no other partition of the topic here names the id: restore "
+    "partition.metadata from a replica"
+)
 _REBUILT_KINDS = ("IDX-", "TIX-", "TXN-")
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
@@ -107,6 +116,7 @@ class PartitionPlan:
     check: PartitionCheck
     settle: bool = False  # leftovers, before anything else
     set_aside: list[Finding] = field(default_factory=list)
+    empty: set[str] = field(default_factory=set)  # directories among them that hold no file
     cuts: list[Cut] = field(default_factory=list)
     mends: list[Mend] = field(default_factory=list)
     renames: list[tuple[str, str]] = field(default_factory=list)  # of segments that have the wrong name
@@ -145,9 +155,13 @@ class PartitionPlan:
         if self.settle:
             yield f"{name}: settle what an interrupted compaction left, as Kafka does when it starts; then look again"
         for finding in self.set_aside:
-            yield f"{finding.file}: to the quarantine ({finding.code})"
+            yield set_aside_line(finding, self.empty)
+        told: tuple[int, int] | None = None
         for cut in self.cuts:
-            yield f"{cut.path}: bytes {cut.position} to {cut.position + cut.size - 1} to the quarantine ({cut.code})"
+            gone = "" if cut.missing in (None, told) else f"; {_gone(*cut.missing)}"
+            told = cut.missing
+            bytes_cut = f"bytes {cut.position} to {cut.position + cut.size - 1}"
+            yield f"{cut.path}: {bytes_cut} to the quarantine ({cut.code}){gone}"
         for mend in self.mends:
             yield f"{mend.path}: {mend.why} ({mend.code})"
         for source, target in self.renames:
@@ -238,6 +252,7 @@ def plan_checked(
             here = [one for one in checked.partitions if one.notes.root == root.place.path]
             done = plan_root(root, here, plan.left)
             _leave_unmovable(done.set_aside, fs, plan.left)
+            done.empty = _without_files(fs, done.set_aside)
             if not done.is_empty:
                 plan.roots.append(done)
     return plan
@@ -260,11 +275,12 @@ def _plan_partition(one: PartitionCheck, checked: Checked, fs: ReadFileSystem, l
         return plan
     plan.set_aside = [finding for finding in bad if finding.code in _CODES_SET_ASIDE]
     _leave_unmovable(plan.set_aside, fs, left)
+    plan.empty = _without_files(fs, plan.set_aside)
     plan.gaps = list(one.gaps)
     if any(finding.code == "PAR-METADATA" for finding in bad):
         plan.topic_id = known_topic_id(fs, one.place.topic_partition.topic, checked.partitions, checked.report.verdicts)
         if plan.topic_id is None:
-            left += [finding for finding in bad if finding.code == "PAR-METADATA"]
+            left += [replace(finding, remedy=_NO_ID) for finding in bad if finding.code == "PAR-METADATA"]
     _plan_log(plan, one, bad, left)
     if one.is_quorum and not one.is_sound:
         plan.gaps = []
@@ -300,8 +316,22 @@ def _leave_unmovable(findings: list[Finding], fs: ReadFileSystem, left: list[Fin
     """Links, pipes and the like are not copied: what they lead to may be anything."""
     if is_local(fs):
         unmovable = [finding for finding in findings if not _is_plain(finding.file)]
-        left += unmovable
+        left += [replace(finding, remedy=_UNMOVABLE) for finding in unmovable]
         findings[:] = [finding for finding in findings if finding not in unmovable]
+
+
+def _without_files(fs: ReadFileSystem, findings: Sequence[Finding]) -> set[str]:
+    """The directories that findings are about and that hold no file, however deep."""
+
+    def is_bare(path: str) -> bool:
+        about = fs.stat(path)
+        return about is None or (about.is_directory and all(is_bare(join(path, name)) for name in fs.list(path)))
+
+    return {finding.file for finding in findings if fs.stat(finding.file) is not None and is_bare(finding.file)}
+
+
+def _gone(first: int, last: int) -> str:
+    return f"offset {first} is gone" if first == last else f"offsets {first} to {last} are gone"
 
 
 def _is_plain(path: str) -> bool:
@@ -322,7 +352,8 @@ def _known_start(one: PartitionCheck, start: int) -> int:
 def _plan_log(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Finding], left: list[Finding]) -> None:
     if one.is_quorum:
         # A metadata log without some of its records is another cluster.
-        left += [finding for finding in bad if finding.code.startswith("LOG-") and finding.code != "LOG-GAP"]
+        damaged = [finding for finding in bad if finding.code.startswith("LOG-") and finding.code != "LOG-GAP"]
+        left += [replace(finding, remedy=_QUORUM) for finding in damaged]
         return
     segments, layout = one.segments, one.layout
     for number, base in layout.misnamed:

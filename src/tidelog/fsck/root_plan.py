@@ -4,7 +4,7 @@ A recovery point that is not certain is left out, so that Kafka recovers the log
 known, so that nothing comes back that was deleted.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.fsck.findings import Finding, Severity
@@ -17,7 +17,13 @@ from tidelog.log.names import (
     TopicPartition,
 )
 
-__all__ = ["RootPlan", "plan_root"]
+__all__ = ["RootPlan", "plan_root", "set_aside_line"]
+
+
+def set_aside_line(finding: Finding, empty: Collection[str]) -> str:
+    """What is done with a file or directory that goes. Of an `empty` one there is nothing to keep."""
+    deed = "removed, since it holds no file" if finding.file in empty else "to the quarantine"
+    return f"{finding.file}: {deed} ({finding.code})"
 
 
 @dataclass
@@ -26,6 +32,7 @@ class RootPlan:
 
     root: RootFiles
     set_aside: list[Finding] = field(default_factory=list)
+    empty: set[str] = field(default_factory=set)  # directories among them that hold no file
     checkpoints: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     codes: dict[str, str] = field(default_factory=dict)  # why, by checkpoint
     losses: list[tuple[str, int, int]] = field(default_factory=list)  # file and offsets that were behind its end
@@ -37,7 +44,7 @@ class RootPlan:
     def lines(self) -> Iterator[str]:
         """What is done, in words."""
         for finding in self.set_aside:
-            yield f"{finding.file}: to the quarantine ({finding.code})"
+            yield set_aside_line(finding, self.empty)
         for name, entries in self.checkpoints.items():
             count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
             yield f"{self.root.place.path}/{name}: written anew with {count} ({self.codes[name]})"
