@@ -466,7 +466,8 @@ def test_retention_that_finds_no_descriptor_can_be_repeated(disk: SimulatedFileS
         log.roll()
     log.flush()
     all_replicated(log)
-    disk.fail(operation="sync_directory", error=EMFILE)
+    for operation in ("open", "sync_directory"):
+        disk.fail(operation=operation, error=EMFILE)
     with pytest.raises(TooManyFilesError):
         log.delete_old_segments()
     disk.heal()

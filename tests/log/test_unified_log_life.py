@@ -190,6 +190,22 @@ def test_a_log_is_deleted_with_all_that_it_has(tmp_path: Path, closed: bool) -> 
     assert not (tmp_path / "topic-0").exists()
 
 
+def test_a_stop_is_clean_although_a_file_that_was_deleted_cannot_be_removed() -> None:
+    disk = SimulatedFileSystem()
+    log = a_log("/data", fs=disk)
+    fill(log, [1, 1, 1])
+    all_replicated(log)
+    log.delete_records(2)
+    assert log.delete_old_segments() == 2
+    disk.fail(operation="remove", path="*.deleted", error="Operation not permitted")
+    log.close()
+    assert log.failure is None
+    disk.heal()
+    log = a_log("/data", fs=disk, clean_shutdown=True, log_start_offset=2)
+    assert offsets_in(log) == [2]
+    assert not [name for name in names_in(log) if name.endswith(".deleted")]
+
+
 def test_a_closed_log_is_not_deleted_while_somebody_else_has_it(tmp_path: Path) -> None:
     log = UnifiedLog.open(tmp_path / "topic-0", clock=ManualClock(NOW))
     lead(log, 1)

@@ -223,7 +223,7 @@ class LocalLog:
 
     def ensure_descriptors(self) -> None:
         """Raise TooManyFilesError now, while nothing has moved, rather than when half of a change is made."""
-        self.fs.sync_directory(self.directory)
+        self.fs.open(self.segments.active.log.path).close()
 
     def remove(self, segments: Sequence[LogSegment], *, at_once: bool = False) -> None:
         """Take segments out of the log, in the order given: power loss leaves the last of them.

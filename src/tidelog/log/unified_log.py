@@ -629,7 +629,10 @@ class UnifiedLog:
             self.leader_epochs.flush()
             self.producers.take_snapshot()
             for deletion in self._deletions():
-                deletion.run()  # nobody would, before the next start
+                try:
+                    deletion.run()  # nobody would, before the next start
+                except StorageError:
+                    deletion.abandon()  # its files are no part of the log: the stop is clean, and the next start tries
             self.local.fs.sync_directory(self.directory)  # without its snapshot a clean start knows no producer
             self.local.close()
             self._is_complete = True
