@@ -75,8 +75,10 @@ def load_table(
     where the broker would put it. `before_new` is called before a partition is made, and may refuse.
 
     `partitions` is how many the topic has; without it, as many as there are, or as the column `partition` names, or
-    one. What is given back are the partitions that got rows or are new. A root that somebody has open, or that was not
-    closed in good order, is refused; one that a load has left so is put in order first.
+    one. Where the metadata log of the cluster lies in a root and knows the topic, it has the say, and gives the id of a
+    new one; a row for a partition that it does not assign to this node is rejected. What is given back are the
+    partitions that got rows or are new. A root that somebody has open, or that was not closed in good order, is
+    refused; one that a load has left so is put in order first.
 
     A load that makes more than 10,000 segments is given up, unless `many_segments` says that it is meant. `on_bytes` is
     told how much was appended
@@ -151,7 +153,19 @@ class _Loading:
         self._segments_before: dict[int, int] = {}
         self._is_all_named = True  # every row has said where it goes
         self._is_given = partitions is not None
-        self._is_known = self._is_given or root.there == set(range(len(root.there)))  # how many there are
+        self._assigned = assigned = root.assignment
+        self._is_known = (
+            self._is_given or assigned is not None or root.there == set(range(len(root.there)))
+        )  # how many there are
+        if assigned is not None:
+            if partitions not in (None, assigned.size):
+                raise InvalidRequestError(
+                    f"--partitions {partitions}: {topic} has {_number(assigned.size)} by the metadata log of the "
+                    "cluster; leave --partitions out, or add partitions with kafka-topics.sh --alter before the load"
+                )
+            self._count = assigned.size
+            self._ours = np.array(assigned.ours(root.there), np.int64)
+            return
         self._count = partitions or max(root.there, default=0) + 1
         if root.there and self._count <= max(root.there):
             raise InvalidRequestError(f"{topic} has {max(root.there) + 1} partitions already, which are not made fewer")
@@ -250,12 +264,24 @@ class _Loading:
                 else _filled(numbers, partition_for_keys(batch.column("key"), self._count).cast(pa.int64()))
             )
         if numbers.null_count:
-            dealt = (np.arange(numbers.null_count) + self._without_key) % self._count
+            turns = np.arange(self._count) if self._assigned is None or not len(self._ours) else self._ours
+            dealt = turns[(np.arange(numbers.null_count) + self._without_key) % len(turns)]
             self._without_key += numbers.null_count
             values = np.array(numbers.fill_null(-1), np.int64)
             values[values < 0] = dealt
-            return values
-        return np.asarray(numbers, np.int64)
+        else:
+            values = np.asarray(numbers, np.int64)
+        self._ensure_ours(values)
+        return values
+
+    def _ensure_ours(self, numbers: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        """Raise InvalidRequestError if a row goes to a partition that the metadata log assigns to other nodes."""
+        if self._assigned is None or len(self._ours) == self._count:
+            return
+        wrong = np.flatnonzero(~np.isin(numbers, self._ours))
+        if len(wrong):
+            row, number = self._name_row(self._rows + int(wrong[0]) + 1), int(numbers[wrong[0]])
+            raise InvalidRequestError(f"{row} goes to {self._topic}-{number}, {self._assigned.why_not_ours(number)}")
 
     def _named(self, column: pa.Array) -> pa.Array:
         if not pa.types.is_integer(column.type) and not pa.types.is_null(column.type):
@@ -263,10 +289,13 @@ class _Loading:
         column = cast_column(column, pa.int64(), "partition")
         wrong = self._not_there(column)
         if wrong is not None:
-            raise InvalidRequestError(
-                f"partition {wrong} of a row: {self._topic} has {_list(self._root.there or range(self._count))}; "
-                "--partitions says how many there are to be"
-            )
+            if self._assigned is not None:
+                there: Iterable[int] = range(self._count)
+                ways = "kafka-topics.sh --alter adds partitions"
+            else:
+                there = self._root.there or range(self._count)
+                ways = "--partitions says how many there are to be"
+            raise InvalidRequestError(f"partition {wrong} of a row: {self._topic} has {_list(there)}; {ways}")
         self._count = max(self._count, _least_and_most(column)[1] + 1)
         return column
 
@@ -277,7 +306,8 @@ class _Loading:
                 (number for number in column.unique().drop_null().to_pylist() if number not in self._root.there), None
             )
         low, high = _least_and_most(column)
-        limit = self._count if self._is_given or self._root.there else _MOST_PARTITIONS
+        is_counted = self._is_given or self._assigned is not None or self._root.there
+        limit = self._count if is_counted else _MOST_PARTITIONS
         return low if low < 0 else high if high >= limit else None
 
     def _stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -299,8 +329,11 @@ class _Loading:
         return rows.set_column(names.index("timestamp"), "timestamp", times.fill_null(now))
 
     def finish(self) -> list[Loaded]:
-        """Make the partitions that got no row, let readers see what was appended, and be done."""
-        if self._is_known:
+        """Make the partitions that got no row, let readers see what was appended, and be done.
+
+        Those of a topic that the cluster knows are left to the broker to make.
+        """
+        if self._is_known and self._assigned is None:
             self._logs(set(range(self._count)) - self._root.there)
         logs = self._root.logs(self._before)
         for log in logs.values():
@@ -321,6 +354,10 @@ class _Loading:
                 f"every row names its partition, so rows were not dealt out: {empty} of {self._count} partitions got "
                 "none. Without the column `partition` they go by their keys"
             )
+
+
+def _number(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count:,} partitions"
 
 
 def _list(numbers: Iterable[int]) -> str:

@@ -25,9 +25,10 @@ from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
 from tidelog.log.files import FileSystem
 from tidelog.log.names import TopicPartition
-from tidelog.log.partition_metadata import random_topic_id
+from tidelog.log.partition_metadata import random_topic_id, uuid_text
 from tidelog.log.unified_log import UnifiedLog
 from tidelog.log.write_journal import LoadGroup
+from tidelog.tables.assignment import Assignment, assignment_of
 from tidelog.tables.load_root import LoadRoot
 from tidelog.tables.stray_topics import stray_warning
 
@@ -63,6 +64,7 @@ class LoadRoots:
         for number, root in enumerate(self._roots):
             if root.path in [other.path for other in self._roots[:number]]:
                 raise InvalidRequestError(f"{root.path} is named twice")
+        self.assignment: Assignment | None = None  # of the topic, where the metadata log knows it
         self._homes: dict[int, LoadRoot] = {}  # where each partition lies
         self._counts: dict[str, int] = {}  # logs by directory
 
@@ -112,14 +114,34 @@ class LoadRoots:
             raise InvalidRequestError(
                 f"partitions of {self._topic} have different topic ids: `tidelog fsck` shows them"
             )
-        topic_id = next(iter(known), None) or wanted or (None if self.there else random_topic_id(self._rng))
+        paths = [root.path for root in self._roots]
+        assigned = self._assignment(paths)
+        if assigned is not None and wanted not in (None, assigned.topic_id) and not known:
+            raise InvalidRequestError(
+                f"--topic-id: the cluster knows {self._topic} by the id {uuid_text(assigned.topic_id)}; leave "
+                "--topic-id out"
+            )
+        topic_id = next(iter(known), None) or wanted
+        if topic_id is None and not self.there:
+            topic_id = random_topic_id(self._rng) if assigned is None else assigned.topic_id
+        if assigned is not None and topic_id in (None, assigned.topic_id):  # a topic of another id is another topic
+            self.assignment = assigned
         for root in self._roots:
             root.use_topic_id(topic_id)
-        paths = [root.path for root in self._roots]
         new = [] if self.there or wanted is not None else [self._topic]
         warning = stray_warning(self._fs, paths, {self._topic: topic_id}, new)
         if warning is not None:
             self._on_notice(warning)
+
+    def _assignment(self, paths: Sequence[str]) -> Assignment | None:
+        try:
+            return assignment_of(self._fs, paths, self._topic)
+        except TidelogError as error:
+            self._on_notice(
+                f"the partitions of {self._topic} are counted by their directories, since what the cluster knows of it "
+                f"cannot be read: {error}"
+            )
+            return None
 
     def logs(self, numbers: Iterable[int]) -> dict[int, UnifiedLog]:
         """The logs of partitions, opened or made. Those that are opened now are in a journal when this returns."""
