@@ -30,7 +30,7 @@ LOAD = WriteJournal(
         TopicPartition("orders", 2): PartitionNote(False, recovery_point=-1),
     },
 )
-GROUP = replace(LOAD, group=LoadGroup("7c" * 16, 1, ("/d1", "/d2")))
+GROUP = replace(LOAD, group=LoadGroup("7c" * 16, 1, ("/d1", "/d2"), {TopicPartition("orders", 3): 12}))
 COMMIT = WriteJournal(
     WriteKind.COMMIT,
     None,

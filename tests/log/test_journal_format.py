@@ -142,3 +142,17 @@ def test_a_hostile_journal_takes_little_memory() -> None:
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 5, done.stdout
     assert "believed" not in done.stdout
+
+
+def test_what_lies_in_the_first_directory_is_noted_in_the_others_and_once() -> None:
+    lines = lines_of(GROUP)
+    number = next(number for number, line in enumerate(lines) if line["line"] == "first")
+    with pytest.raises(CheckpointError, match="does not say what lies in the first directory"):
+        decode(sealed(lines[:number] + lines[number + 1 :]))
+    with pytest.raises(CheckpointError, match="orders-3 is noted once, in the other directories"):
+        decode(sealed([*lines[: number + 1], *lines[number:]]))
+    with pytest.raises(CheckpointError, match="orders-3 is noted once, in the other directories"):
+        decode(sealed([lines[0], *lines[number:]]))
+    lines[number - 1]["number"] = 0
+    with pytest.raises(CheckpointError, match="orders-3 is noted once, in the other directories"):
+        decode(sealed(lines))

@@ -10,7 +10,8 @@ from tests.log.logs import NOW
 from tests.tables.loads import ADDED, ROWS, Values
 from tidelog.errors import StorageError, TidelogError
 from tidelog.log import LogManager, ManualClock
-from tidelog.log.names import UNFINISHED_WRITE
+from tidelog.log.files import read_whole, write_atomically
+from tidelog.log.names import RECOVERY_POINT_CHECKPOINT, UNFINISHED_WRITE
 from tidelog.log.watermarks import Isolation
 from tidelog.spark.recovery import recover
 from tidelog.tables.load import load_table
@@ -97,6 +98,40 @@ def test_between_the_journals_one_directory_alone_is_not_taken_back(start: Simul
             assert str(done) == "/data/2: a load into orders was interrupted and is finished"
         assert settled(image) == (NEW if unfinished != (True, True) else OLD)
     assert states == {(True, True), (False, True), (False, False)}
+
+
+def undecided(start: SimulatedFileSystem) -> SimulatedFileSystem:
+    """A disk that lost its power just before the first journal went."""
+    for call in range(calls_of_a_load(start), 0, -1):
+        disk = start.copy()
+        disk.cut_at(disk.calls + call)
+        with pytest.raises(PowerLost):
+            load(disk)
+        image = disk.copy()
+        if all(UNFINISHED_WRITE in image.list(root) for root in ROOTS):
+            return image
+    raise AssertionError("there is no such call")
+
+
+@pytest.mark.parametrize("instead", ["nothing", "an older copy"])
+def test_a_first_directory_that_is_not_mounted_does_not_count_as_one_that_is_done(
+    start: SimulatedFileSystem, instead: str
+) -> None:
+    disk = undecided(start)
+    disk.rename(ROOTS[0], "/data/aside")
+    disk.make_directory(ROOTS[0])
+    if instead == "an older copy":
+        for place in ("orders-0", "orders-2"):
+            disk.make_directory(f"{ROOTS[0]}/{place}")
+        old = read_whole(start, f"{ROOTS[0]}/{RECOVERY_POINT_CHECKPOINT}")
+        write_atomically(disk, f"{ROOTS[0]}/{RECOVERY_POINT_CHECKPOINT}", old)
+    for roots in (ROOTS[1:], ROOTS):
+        with pytest.raises(StorageError, match="/data/1 does not hold orders-0 up to offset .* not mounted: mount it"):
+            recover(roots, fs=disk, clock=ManualClock(NOW))
+    assert UNFINISHED_WRITE in disk.list(ROOTS[1])
+    disk.remove_directory(ROOTS[0])
+    disk.rename("/data/aside", ROOTS[0])
+    assert settled(disk) == OLD
 
 
 def test_a_disk_that_refuses_once_leaves_all_rows_or_none(start: SimulatedFileSystem) -> None:

@@ -4,6 +4,7 @@ A journal is text, one JSON object per line. The field `line` says what an objec
 
     {"line":"write","version":1,"kind":"commit","marker":null,"was_empty":false,"configs":{},"stream":null}
     {"line":"group","id":"91ab…","number":0,"roots":["/d1","/d2"]}
+    {"line":"first","topic":"orders","partition":2,"end":12}
     {"line":"topic","topic":"orders","id":"7c0f…"}
     {"line":"partition","topic":"orders","partition":0,"is_new":false,"is_replaced":false,"end":5,"epoch":0,…}
     {"line":"piece","topic":"orders","partition":0,"directory":"orders-0.4f…-delete","size":812,"records":9,…}
@@ -67,12 +68,14 @@ class WriteKind(Enum):
 class LoadGroup(NamedTuple):
     """A load into several log directories, which is done in all of them or in none.
 
-    It is decided when the journal of the first directory goes. The paths are only looked at, never written to.
+    It is decided when the journal of the first directory goes. The paths are only looked at, never written to. That no
+    journal is there may as well mean that the directory is not mounted: the others know what else is to be found there.
     """
 
     id: str
     number: int  # of this directory
     roots: tuple[str, ...]
+    first_ends: dict[TopicPartition, int]  # of the logs in the first directory after the load; in that one itself none
 
 
 class Piece(NamedTuple):
@@ -169,7 +172,11 @@ def _lines(journal: WriteJournal) -> Iterator[dict[str, Any]]:
         "stream": journal.stream,
     }
     if journal.group is not None:
-        yield {"line": "group", **journal.group._asdict()}
+        known_group = journal.group._asdict()
+        del known_group["first_ends"]
+        yield {"line": "group", **known_group}
+        for place, end in journal.group.first_ends.items():
+            yield {"line": "first", **place._asdict(), "end": end}
     for topic, known in journal.topic_ids.items():
         yield {"line": "topic", "topic": topic, "id": None if known is None else known.hex}
     for place, note in journal.partitions.items():
@@ -252,6 +259,7 @@ _FIELDS: dict[str, dict[str, Check]] = {
         "stream": _or_null(_is_stream),
     },
     "group": {"id": _is_hex_id, "number": _whole(0, _MOST_ROOTS), "roots": _are_roots},
+    "first": {**_PLACE, "end": _OFFSET},
     "topic": {"topic": _is_topic, "id": _or_null(_is_hex_id)},
     "partition": {
         **_PLACE,
@@ -367,7 +375,7 @@ class _Reading:
         fields = _checked(_ORDER[stage], content, where)
         del fields["line"]
         if line == "group":
-            self._add_group(LoadGroup(fields["id"], fields["number"], tuple(fields["roots"])), where)
+            self._add_group(LoadGroup(fields["id"], fields["number"], tuple(fields["roots"]), {}), where)
             return
         if line == "topic":
             self._add_topic(fields["topic"], fields["id"], where)
@@ -377,7 +385,9 @@ class _Reading:
             check_partition(place)
         except InvalidRequestError as error:
             raise CheckpointError(f"{where}: {error}") from None
-        if line == "partition":
+        if line == "first":
+            self._add_first(place, fields["end"], where)
+        elif line == "partition":
             del fields["topic"], fields["partition"]
             self._add_partition(place, PartitionNote(**fields), where)
         elif line == "piece":
@@ -391,6 +401,12 @@ class _Reading:
         if group.number >= len(group.roots) or len(set(group.roots)) != len(group.roots):
             raise CheckpointError(f"{where}: {group.number} is none of {len(group.roots)} log directories")
         self._journal.group = group
+
+    def _add_first(self, place: TopicPartition, end: int, where: str) -> None:
+        group = self._journal.group
+        if group is None or not group.number or place in group.first_ends:
+            raise CheckpointError(f"{where}: {place} is noted once, in the other directories of a group")
+        group.first_ends[place] = end
 
     def _add_topic(self, topic: str, known: str | None, where: str) -> None:
         if topic in self._journal.topic_ids:
@@ -438,6 +454,8 @@ class _Reading:
         if journal.kind is WriteKind.LOAD:
             if journal.configs or journal.stream or journal.topic_ids or journal.dropped or self._pieces:
                 raise CheckpointError("it is of a load, and has lines or fields of a commit")
+            if journal.group is not None and journal.group.number and not journal.group.first_ends:
+                raise CheckpointError("it does not say what lies in the first directory of its group")
             return journal
         topics = {place.topic for place in (*journal.partitions, *journal.dropped)}
         if not topics <= journal.topic_ids.keys():

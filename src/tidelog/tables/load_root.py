@@ -283,6 +283,11 @@ class LoadRoot:
         """Whether anything was changed here."""
         return bool(self._known_journal().partitions)
 
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where the logs end that were opened."""
+        return {self._place(number): log.log_end_offset for number, log in self._logs.items()}
+
     def prepare(self, group: LoadGroup | None = None) -> None:
         """Bring everything to the disk. Until `conclude` the load can still be taken back.
 
@@ -292,7 +297,7 @@ class LoadRoot:
         journal.group = group
         if not journal.partitions:
             return  # there was no row, and every partition was there
-        ends = {self._place(number): log.log_end_offset for number, log in self._logs.items()}
+        ends = self.ends
         for place, end in ends.items():
             journal.partitions[place] = journal.partitions[place]._replace(end_then=end)
         for log in self._logs.values():

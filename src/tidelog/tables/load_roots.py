@@ -170,8 +170,9 @@ class LoadRoots:
                 root.conclude()
             return
         paths, load_id = tuple(root.path for root in changed), f"{self._rng.getrandbits(128):032x}"
+        first_ends = changed[0].ends
         for number, root in enumerate(changed):
-            root.prepare(LoadGroup(load_id, number, paths))
+            root.prepare(LoadGroup(load_id, number, paths, first_ends if number else {}))
         self._decide(changed[0], " ".join(paths))
         for root in changed[1:]:
             try:

@@ -12,7 +12,7 @@ been. So does the load itself where something goes wrong.
 from dataclasses import replace
 
 from tidelog.errors import StorageError
-from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint
+from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint, read_offsets
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
 from tidelog.log.files import FileSystem, join, write_atomically
@@ -77,9 +77,28 @@ def settle_load(fs: FileSystem, path: str, journal: WriteJournal, clock: Clock) 
 
 
 def is_decided(fs: FileSystem, journal: WriteJournal) -> bool:
-    """Whether a load into several directories is done already in the first, and this is another one."""
+    """Whether a load into several directories is done already in the first, and this is another one.
+
+    Raises StorageError if the first has neither the journal nor what the load has written there.
+    """
     group = journal.group
-    return group is not None and group.number > 0 and not _is_of_group(fs, group.roots[0], group)
+    if group is None or not group.number or _is_of_group(fs, group.roots[0], group):
+        return False
+    _ensure_done_in_first(fs, group)
+    return True
+
+
+def _ensure_done_in_first(fs: FileSystem, group: LoadGroup) -> None:
+    """Raise unless the logs of the first directory are there as far as the load has written them."""
+    root = group.roots[0]
+    points = read_offsets(fs, join(root, RECOVERY_POINT_CHECKPOINT))
+    for place, end in group.first_ends.items():
+        if fs.stat(join(root, str(place))) is None or points.get(place, -1) < end:
+            raise StorageError(
+                f"{root} does not hold {place} up to offset {end}, so it does not show how far a load into "
+                f"{', '.join(group.roots)} came that was interrupted. Perhaps it is not mounted: mount it, or restore "
+                f"it, and run `tidelog recover {' '.join(group.roots)}`"
+            )
 
 
 def _is_of_group(fs: FileSystem, root: str, group: LoadGroup) -> bool:
