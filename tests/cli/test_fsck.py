@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.cli.terminal import in_terminal
 from tests.fsck.roots_on_disk import a_root, contents, flip, segment
 from tests.golden.corpus import case
 from tidelog.cli.main import cli
@@ -55,6 +56,21 @@ def test_findings_stand_under_their_log_directory_and_errors_come_first(root: Pa
     assert found[:2] == [["error", "LOG-CRC"], ["warning", "PAR-FOREIGN"]]
     severities = [one["severity"][0] for one in json.loads(fsck(tmp_path, "--json").stdout)["findings"]]
     assert severities == sorted(severities, key="ewi".index)
+
+
+def test_in_a_narrow_terminal_the_message_stands_below_its_finding_and_is_not_cut(root: Path) -> None:
+    flip(segment(root), 70)
+    found = json.loads(fsck(root, "--json").stdout)["findings"]
+    (message,) = [one["message"] for one in found if one["code"] == "LOG-CRC"]
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", in_terminal("fsck", str(root), columns=80).text)
+    lines = text.splitlines()
+    (at,) = [number for number, line in enumerate(lines) if line.startswith("error     LOG-CRC  ")]
+    assert f"orders-0/{segment(root).name} at " in lines[at]
+    assert "…" not in lines[at]
+    assert lines[at + 1].startswith("    batch at offset ")
+    assert message.startswith(lines[at + 1].strip())
+    wide = in_terminal("fsck", str(root), columns=200).text
+    assert any("LOG-CRC" in line and message in line for line in wide.splitlines())
 
 
 def test_findings_below_a_severity_are_not_printed_and_count_all_the_same(root: Path) -> None:
@@ -247,3 +263,23 @@ def test_would_start_is_json_and_ends_with_0_only_for_everything(tmp_path: Path)
 
 def test_would_start_goes_alone(root: Path) -> None:
     assert fsck(root, "--would-start", "--repair").exit_code == 2
+
+
+def test_the_properties_of_a_broker_name_the_directories_of_fsck_and_recover(root: Path, tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text(f"log.dirs={root}\n")
+    assert fsck("--config", properties).stdout == fsck(root).stdout
+    done = CliRunner().invoke(cli, ["recover", "--config", str(properties)])
+    assert (done.exit_code, done.stdout) == (0, f"{root}: nothing to recover\n")
+    for command in ("fsck", "recover"):
+        both = CliRunner().invoke(cli, [command, str(root), "--config", str(properties)])
+        assert (both.exit_code, "both name log directories" in both.stderr) == (2, True)
+        none = CliRunner().invoke(cli, [command])
+        assert (none.exit_code, "no log directory is named" in none.stderr) == (2, True)
+
+
+def test_a_repair_in_an_object_store_is_one_sentence_of_wrong_usage() -> None:
+    done = fsck("--repair", "s3://bucket/logs")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "s3://bucket/logs" in done.stderr
+    assert "is no directory" not in done.stderr

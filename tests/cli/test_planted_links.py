@@ -77,6 +77,22 @@ def test_root_overwrites_and_copies_nothing_that_a_link_points_to(
     assert copies == []
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "recovery-point-offset-checkpoint", "cleaner-offset-checkpoint", "meta.properties", "t-0/partition.metadata",
+        "t-0/leader-epoch-checkpoint", "t-0/00000000000000000025.snapshot",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("options", [(), ("--json",), ("--would-start",), ("--deep",), ("--repair", "--dry-run")])
+def test_root_prints_nothing_that_a_link_points_to(base: Path, name: str, options: tuple[str, ...]) -> None:
+    plant(base, name)
+    done = run(base, "fsck", "ROOT", *options)
+    assert "x:0:0" not in done.output
+    if options != ("--would-start",):
+        assert "symbolic link" in done.output, done.output
+
+
 def test_a_load_onto_a_linked_segment_is_refused_before_anything_changes(base: Path) -> None:
     plant(base, "t-0/00000000000000000084.log")
     before = {path: path.lstat().st_mtime_ns for path in (base / "root").rglob("*")}

@@ -6,6 +6,7 @@ import click
 
 from tidelog.cli.interrupted import log_directories, settle_writes
 from tidelog.cli.local_paths import LOCAL_PATH
+from tidelog.cli.log_dirs import config_option, named_or_configured
 from tidelog.cli.output import count, interruptible, print_json, progress, say, size, table, tell
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ _MENDED = "tidelog fsck --repair"  # how the remedy begins where a repair does i
 
 
 @click.command()
-@click.argument("directories", metavar="DIR...", nargs=-1, required=True)
+@click.argument("directories", metavar="DIR...", nargs=-1)
+@config_option
 @click.option("--deep", is_flag=True, help="Look at every record, and replay producers. Implied by --repair.")
 @click.option("--repair", is_flag=True, help="Mend what can be mended. What goes lies in the quarantine.")
 @click.option("--dry-run", is_flag=True, help="With --repair: tell what would be done. Nothing is changed.")
@@ -44,6 +46,7 @@ _MENDED = "tidelog fsck --repair"  # how the remedy begins where a repair does i
 )  # fmt: skip
 def fsck(
     directories: tuple[str, ...],
+    config: str | None,
     deep: bool,
     repair: bool,
     dry_run: bool,
@@ -72,6 +75,7 @@ def fsck(
     Exit codes: 0 nothing wrong, or nothing any more, or, with --would-start, a start with everything; 1 findings, or
     something that a repair has left to you, or that would not be served.
     """
+    directories = named_or_configured(directories, config)
     if would_start:
         if repair or deep or settings or quarantine is not None:
             raise click.UsageError("--would-start goes alone: it checks and repairs nothing")
@@ -122,7 +126,9 @@ def _repair(
     dry_run: bool,
 ) -> None:
     from tidelog.fsck import repair
+    from tidelog.view.addresses import ensure_no_address
 
+    ensure_no_address(directories, "a repair")
     if not dry_run:
         settle_writes(log_directories(directories))
     with progress("checking") as show:
@@ -164,7 +170,7 @@ def _show(report: "Report", min_severity: str) -> None:
     for root in dict.fromkeys(finding.root for finding in shown):  # errors come first, and so do their directories
         rows = [(one.severity.value, one.code, _where(one), one.message) for one in shown if one.root == root]
         title = "Findings" if root is None else f"Findings in {root}"
-        table(("severity", "code", "where", "what"), rows, title, cut=("what", "where"))
+        table(("severity", "code", "where", "what"), rows, title, cut=("where",), below="what")
     counts = report.counts
     say(
         f"{count(counts['partitions'], 'partition')}, {count(counts['segments'], 'segment')}, "
@@ -188,6 +194,8 @@ def _verdict(report: "Report") -> str:
 
 
 def _where(finding: "Finding") -> str:
+    if finding.file == finding.root:
+        return "."
     inside = finding.file.removeprefix(f"{finding.root}/") if finding.root is not None else finding.file
     if finding.position is None:
         return inside

@@ -17,7 +17,15 @@ import click
 
 from tidelog.log.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES, TopicPartition
 
-__all__ = ["config_option", "ensure_all_named", "ensure_no_duplicates", "log_dirs", "metadata_option", "metadata_root"]
+__all__ = [
+    "config_option",
+    "ensure_all_named",
+    "ensure_no_duplicates",
+    "log_dirs",
+    "metadata_option",
+    "metadata_root",
+    "named_or_configured",
+]
 
 Command = Callable[..., Any]
 
@@ -49,6 +57,11 @@ def log_dirs(named: Sequence[str], config: str | None, option: str = "DIR") -> l
     if not named:
         raise click.UsageError(f"no log directory is named: give {option}, or --config server.properties")
     return _unlike([directory for word in named for directory in _parts(word)])
+
+
+def named_or_configured(named: tuple[str, ...], config: str | None) -> tuple[str, ...]:
+    """The same for commands that take whatever was named, trees and addresses too, as it is."""
+    return named if named and config is None else tuple(log_dirs(named, config))
 
 
 def _parts(word: str) -> list[str]:

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ __all__ = [
 
 _WIDE = 200  # columns, where the answer goes to a file or a program
 _NARROW = 80  # columns that tables keep to there, if that costs no more than a column
+_INDENT = "    "
 _LEAST_LEFT = 12  # characters of a text that is cut
 
 
@@ -73,19 +75,37 @@ def table(
     *,
     least: Sequence[str] = (),
     cut: Sequence[str] = (),
+    below: str | None = None,
 ) -> None:
     """Print rows of text under headings. Numbers stand to the right, everything else to the left.
 
     Where a line would be too long, the columns in `least` are left out, the first of them first. In a terminal that is
     too narrow even so, the texts of the columns in `cut`, or of the first one, are shortened. In a file nothing is: if
     80 columns are not enough without those in `least`, it has them all.
+
+    In a terminal that is too narrow the texts of the column `below` stand under their rows instead, and are never cut.
     """
     if title is not None:
         say(title, bold=True)
+    if below is not None and sys.stdout.isatty() and max(map(len, aligned([columns, *rows]))) > room():
+        at = list(columns).index(below)
+        _table_over_texts([*columns[:at], *columns[at + 1 :]], rows, at, cut)
+        return
     headings, *lines = fitted(columns, rows, least, cut)
     say(headings.rstrip(), dim=True)
     for line in lines:
         say(line.rstrip())
+
+
+def _table_over_texts(columns: Sequence[str], rows: Sequence[Sequence[str]], at: int, cut: Sequence[str]) -> None:
+    """A table without one of its columns, whose texts are wrapped under the rows."""
+    rest = [[*row[:at], *row[at + 1 :]] for row in rows]
+    headings, *lines = fitted(columns, rest, cut=[name for name in cut if name in columns])
+    say(headings.rstrip(), dim=True)
+    for line, row in zip(lines, rows, strict=True):
+        say(line.rstrip())
+        for part in textwrap.wrap(visible(row[at]), max(room() - len(_INDENT), _LEAST_LEFT), break_on_hyphens=False):
+            say(f"{_INDENT}{part}")
 
 
 def fitted(

@@ -3,19 +3,21 @@
 import click
 
 from tidelog.cli.local_paths import LOCAL_PATH
+from tidelog.cli.log_dirs import config_option, named_or_configured
 from tidelog.cli.output import print_json, say
 
 __all__ = ["recover"]
 
 
 @click.command()
-@click.argument("directories", nargs=-1, required=True, type=LOCAL_PATH, metavar="DIR...")
+@click.argument("directories", nargs=-1, type=LOCAL_PATH, metavar="DIR...")
+@config_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per log directory.")
 @click.option(
     "--like-kafka", is_flag=True,
     help="Cut off sound batches after a damaged one, too, as Kafka does when it starts. `fsck --repair` keeps them.",
 )  # fmt: skip
-def recover(directories: tuple[str, ...], as_json: bool, like_kafka: bool) -> None:
+def recover(directories: tuple[str, ...], config: str | None, as_json: bool, like_kafka: bool) -> None:
     """Put log directories in order after an interrupted write or an unclean stop, while no broker runs.
 
     An interrupted write of Spark's is finished: all of its records are there afterwards. An interrupted load is taken
@@ -27,15 +29,15 @@ def recover(directories: tuple[str, ...], as_json: bool, like_kafka: bool) -> No
     offsets and reason. If sound batches come after a damaged one, Kafka cuts them off, too: then the logs of DIR are
     left as they are, and `tidelog fsck --repair` keeps these batches. With --like-kafka they are cut off.
 
-    Name all log.dirs of a broker at once. Run it as the user of the broker, or as root: new files then get the owner of
-    the old ones.
+    Name all log.dirs of a broker at once, or give --config. Run it as the user of the broker, or as root: new
+    files then get the owner of the old ones.
 
     Exit codes: 0 nothing is lost but an incomplete batch at the end of a log; 1 more was cut off, or logs were left as
     they are.
     """
     from tidelog.spark.recovery import recover as recover_directories
 
-    all_done = recover_directories(directories, like_kafka=like_kafka)
+    all_done = recover_directories(named_or_configured(directories, config), like_kafka=like_kafka)
     for done in all_done:
         if as_json:
             print_json(done.to_dict())

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.errors import InvalidRequestError
-from tidelog.log.local_files import LocalReadFiles
+from tidelog.log.local_files import LocalFileSystem
 from tidelog.view.addresses import ensure_no_address, is_address, local_path
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def file_system_of(paths: Sequence[str]) -> "ReadFileSystem":
     """The file system of some paths, which must be one."""
     schemes = {path.partition("://")[0] if is_address(path) else "" for path in paths}
     if schemes <= {""}:
-        return LocalReadFiles()
+        return LocalFileSystem()  # which, as root, reads through no link of another user
     if len(schemes) > 1:
         raise InvalidRequestError(
             f"{', '.join(paths)}: directories of several file systems are not checked together; check them one by one"
