@@ -147,12 +147,13 @@ def test_what_a_repair_leaves_says_why_and_what_to_do_and_not_that_a_repair_does
     metadata = next((root / "__cluster_metadata-0").glob("*.log"))
     flip(metadata, metadata.stat().st_size // 2)
     (root / "views-0" / "link").symlink_to(tmp_path)
+    assert "\nLOG-CRC: a repair leaves it as it is, since a metadata log without" in fsck(root).stdout
     done = fsck(root, "--repair")
     assert done.exit_code == 1
     lines = done.stdout.splitlines()
     left = lines[lines.index("Left to you") : -1]
     (damaged,) = [line for line in left if line.startswith(f"{metadata}: ")]
-    assert "left as it is, since a metadata log without some of its records is another cluster" in damaged
+    assert "a repair leaves it as it is, since a metadata log without some of its records is another cluster" in damaged
     (link,) = [line for line in left if line.startswith(f"{root}/views-0/link: ")]
     assert link.endswith("no regular file but a link or the like: move it away yourself")
     assert "tidelog fsck --repair" not in "".join(left)

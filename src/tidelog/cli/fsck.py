@@ -179,9 +179,9 @@ def _show(report: "Report", min_severity: str) -> None:
 
 
 def _show_next_steps(report: "Report") -> None:
-    """What people have to do themselves, once for each code."""
-    steps = {one.code: one.remedy for one in report.findings if one.severity.value != "info"}
-    for code, remedy in steps.items():
+    """What people have to do themselves, each thing once."""
+    steps = dict.fromkeys((one.code, one.remedy) for one in report.findings if one.severity.value != "info")
+    for code, remedy in steps:
         if not remedy.startswith(_MENDED):
             say(f"{code}: {remedy}")
 

@@ -49,6 +49,10 @@ __all__ = ["PartitionCheck"]
 
 _RECALLED = "compare it with a replica (tidelog diff); then take its line out of the manifest of that repair"
 _REBUILT_BY_RECOVERY = ("IDX-", "TIX-", "TXN-", "SNP-")
+_QUORUM = (
+    "a repair leaves it as it is, since a metadata log without some of its records is another cluster: restore the "
+    "directory from a backup, or let another controller of the quorum replicate it"
+)
 _LOSSES = ("LOG-CRC", "LOG-LENGTH", "LOG-TORN", "LOG-ZEROS", "LOG-CODEC", "LOG-RECORDS", "LOG-DELTAS", "LOG-ORDER")
 
 OnBytes = Callable[[int], None]
@@ -142,6 +146,11 @@ class PartitionCheck:
         self._check_producers()
         self._leave_to_recovery()
         note_doubts(self.notes, self.segments, self.layout)
+        if self.is_quorum:
+            self.notes.findings = [
+                replace(one, remedy=_QUORUM) if one.code.startswith("LOG-") and one.code != "LOG-GAP" else one
+                for one in self.notes.findings
+            ]
         if isinstance(self._fs, LocalReadFiles):
             self._check_owners()
 

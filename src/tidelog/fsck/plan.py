@@ -51,10 +51,6 @@ _NOT_OURS = (
     "META-BOOTSTRAP", "NODE-START", "NODE-OFFLINE", "NODE-STRAY", "NODE-MISSING",
 )  # fmt: skip
 _NOTICES = ("SEG-DOUBT", "TXN-MARKER")
-_QUORUM = (
-    "left as it is, since a metadata log without some of its records is another cluster: restore the directory from a "
-    "backup, or let another controller of the quorum replicate it"
-)
 _UNMOVABLE = "left as it is, since it is, or holds, no regular file but a link or the like: move it away yourself"
 _NO_ID = (
     "left as it is, since no metadata log and no other partition of the topic here names the id: restore "
@@ -352,8 +348,7 @@ def _known_start(one: PartitionCheck, start: int) -> int:
 def _plan_log(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Finding], left: list[Finding]) -> None:
     if one.is_quorum:
         # A metadata log without some of its records is another cluster.
-        damaged = [finding for finding in bad if finding.code.startswith("LOG-") and finding.code != "LOG-GAP"]
-        left += [replace(finding, remedy=_QUORUM) for finding in damaged]
+        left += [finding for finding in bad if finding.code.startswith("LOG-") and finding.code != "LOG-GAP"]
         return
     segments, layout = one.segments, one.layout
     for number, base in layout.misnamed:
