@@ -10,7 +10,16 @@ import pytest
 
 from tests.log.journals import COMMIT, GROUP, LOAD, lines_of, mutated, sealed
 from tidelog.errors import CheckpointError, InvalidRequestError
-from tidelog.log.journal_format import MOST_BYTES, PartitionNote, WriteJournal, WriteKind, decode, encode
+from tidelog.log import journal_format
+from tidelog.log.journal_format import (
+    MOST_BYTES,
+    PartitionNote,
+    WriteJournal,
+    WriteKind,
+    decode,
+    encode,
+    ensure_fits,
+)
 from tidelog.log.names import TopicPartition, parse_directory_name
 
 UID = "c" * 32
@@ -156,3 +165,13 @@ def test_what_lies_in_the_first_directory_is_noted_in_the_others_and_once() -> N
     lines[number - 1]["number"] = 0
     with pytest.raises(CheckpointError, match="orders-3 is noted once, in the other directories"):
         decode(sealed(lines))
+
+
+@pytest.mark.parametrize("journal", [LOAD, GROUP, COMMIT])
+def test_a_journal_fits_where_it_can_be_encoded(journal: WriteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(encode(journal))
+    monkeypatch.setattr(journal_format, "MOST_BYTES", size + 64)
+    ensure_fits(journal)
+    monkeypatch.setattr(journal_format, "MOST_BYTES", size - 1)
+    with pytest.raises(InvalidRequestError, match=f"and {size - 1} are the most"):
+        ensure_fits(journal)

@@ -26,6 +26,7 @@ from tidelog.log.names import (
     PARTITION_METADATA,
     UNFINISHED_WRITE,
     TopicPartition,
+    delete_directory_name,
 )
 from tidelog.log.partition_metadata import uuid_text
 from tidelog.spark.commit import Order, look
@@ -102,6 +103,18 @@ def test_a_batch_that_no_segment_holds_is_refused_before_anything_is_decided(dis
     ensure_open(disk)
     commit_order(disk, order)
     assert values(disk, ROOT)[0] == rows["value"]
+
+
+def test_more_pieces_than_a_journal_holds_are_refused_before_any_is_read(disk: SimulatedFileSystem) -> None:
+    order = staged(disk, options_for(ROOT))
+    piece, rng = order.pieces[0], random.Random(7)
+    many = [
+        piece._replace(host="h" * 4000, directory=delete_directory_name(piece.place, f"{rng.getrandbits(128):032x}"))
+        for _ in range(17_000)  # of which none is there
+    ]
+    with pytest.raises(InvalidRequestError, match="17000 pieces: .* Let fewer tasks write, .*; nothing is committed"):
+        commit_order(disk, order._replace(pieces=many))
+    ensure_open(disk)
 
 
 def test_many_batches_that_fill_several_segments_are_not_refused(disk: SimulatedFileSystem) -> None:

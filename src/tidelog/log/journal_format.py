@@ -27,6 +27,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tidelog.errors import CheckpointError, InvalidRequestError
@@ -42,11 +43,22 @@ from tidelog.log.names import (
 from tidelog.records.checksum import crc32c_of
 from tidelog.records.java import MAX_INT32
 
-__all__ = ["MOST_BYTES", "LoadGroup", "PartitionNote", "Piece", "WriteJournal", "WriteKind", "decode", "encode"]
+__all__ = [
+    "MOST_BYTES",
+    "LoadGroup",
+    "PartitionNote",
+    "Piece",
+    "WriteJournal",
+    "WriteKind",
+    "decode",
+    "encode",
+    "ensure_fits",
+]
 
 VERSION = 1
 MOST_BYTES = 64 << 20  # of a journal: some 300,000 pieces
 _MOST_LINE_BYTES = 1 << 20
+_MOST_END_BYTES = 64  # of the last line
 _MAX_INT64 = (1 << 63) - 1
 _MOST_ROOTS = 1000
 _MOST_TEXT = 4096  # characters in a text that is nobody's name
@@ -146,19 +158,33 @@ class WriteJournal:
         return [piece for note in self.partitions.values() for piece in note.pieces]
 
 
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def encode(journal: WriteJournal) -> bytes:
     """The bytes of a journal. Raises InvalidRequestError for one that `decode` would reject."""
-    body = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in _lines(journal)).encode()
+    body = "".join(f"{_to_json(line)}\n" for line in _lines(journal)).encode()
     end = {"line": "end", "lines": body.count(b"\n"), "crc": crc32c_of(body)}
-    data = body + json.dumps(end, separators=(",", ":")).encode() + b"\n"
+    data = body + _to_json(end).encode() + b"\n"
     try:
         decode(data)
     except CheckpointError as error:
         raise InvalidRequestError(f"this write cannot be noted in a journal: {error}") from error
     return data
+
+
+def ensure_fits(journal: WriteJournal) -> None:
+    """Raise InvalidRequestError if this is more than a journal holds, without the work of `encode`."""
+    size = sum(len(_to_json(line)) + 1 for line in _lines(journal)) + _MOST_END_BYTES
+    if size > MOST_BYTES:
+        raise InvalidRequestError(
+            f"the tasks have staged {len(journal.pieces)} pieces: their journal takes {size} bytes, and {MOST_BYTES} "
+            "are the most. Let fewer tasks write, or repartition the rows by partition, or divide the write; nothing "
+            "is committed"
+        )
 
 
 def _lines(journal: WriteJournal) -> Iterator[dict[str, Any]]:
@@ -227,10 +253,13 @@ def _is_hex_id(value: Any) -> bool:
 
 
 def _is_topic(value: Any) -> bool:
-    if type(value) is not str or value == CLUSTER_METADATA_TOPIC:
-        return False
+    return type(value) is str and value != CLUSTER_METADATA_TOPIC and _is_name(value)
+
+
+@lru_cache(256)  # every line has one, and a journal few
+def _is_name(topic: str) -> bool:
     try:
-        check_partition(TopicPartition(value, 0))
+        check_partition(TopicPartition(topic, 0))
     except InvalidRequestError:
         return False
     return True
@@ -316,7 +345,7 @@ def _parsed(text: bytes, number: int | None) -> Any:
     if len(text) > _MOST_LINE_BYTES:
         where = "the last line" if number is None else f"line {number}"
         raise CheckpointError(f"{where} has more than {_MOST_LINE_BYTES} bytes")
-    return json.loads(text, object_pairs_hook=_each_once)
+    return _from_json(text.decode())
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -342,6 +371,9 @@ def _checked(line: str, content: Any, where: str) -> dict[str, Any]:
 def _short(value: Any) -> str:
     text = ascii(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+_from_json = json.JSONDecoder(object_pairs_hook=_each_once).decode
 
 
 class _Reading:
@@ -381,6 +413,9 @@ class _Reading:
             self._add_topic(fields["topic"], fields["id"], where)
             return
         place = TopicPartition(fields["topic"], fields["partition"])
+        if line == "piece" and place in self._journal.partitions:
+            self._add_piece(Piece(**fields), where)  # most lines, and their partitions are checked
+            return
         try:
             check_partition(place)
         except InvalidRequestError as error:
@@ -391,7 +426,7 @@ class _Reading:
             del fields["topic"], fields["partition"]
             self._add_partition(place, PartitionNote(**fields), where)
         elif line == "piece":
-            self._add_piece(Piece(**fields), where)
+            raise CheckpointError(f"{where}: a piece of {place}, which is not written to")
         else:
             self._add_dropped(place, where)
 
@@ -428,8 +463,6 @@ class _Reading:
         self._journal.partitions[place] = note
 
     def _add_piece(self, piece: Piece, where: str) -> None:
-        if piece.place not in self._journal.partitions:
-            raise CheckpointError(f"{where}: a piece of {piece.place}, which is not written to")
         uid = _STAGED_ENDING.fullmatch(piece.directory[-40:])
         if uid is None or piece.directory != delete_directory_name(piece.place, uid[1]):
             raise CheckpointError(

@@ -26,6 +26,7 @@ from tidelog.log.journal_format import (
     WriteKind,
     decode,
     encode,
+    ensure_fits,
 )
 from tidelog.log.local_files import LocalFileSystem, ensure_plain_files, own_as, storage_error
 from tidelog.log.names import (
@@ -46,6 +47,7 @@ __all__ = [
     "Piece",
     "WriteJournal",
     "WriteKind",
+    "ensure_fits",
     "ensure_no_unfinished_write",
     "ensure_untouched",
     "journal_path",

@@ -30,7 +30,7 @@ from tidelog.log.names import (
 from tidelog.log.overlay_files import OverlayFileSystem
 from tidelog.log.partition_metadata import random_topic_id, read_topic_id
 from tidelog.log.unified_log import UnifiedLog
-from tidelog.log.write_journal import PartitionNote, Piece, WriteJournal, WriteKind
+from tidelog.log.write_journal import PartitionNote, Piece, WriteJournal, WriteKind, ensure_fits
 from tidelog.spark.committed_batches import BatchKey
 from tidelog.spark.write_options import WriteOptions
 from tidelog.tables.stray_topics import stray_warning
@@ -100,6 +100,7 @@ class Planning:
         if options.overwrite:
             journal.dropped = sorted(self._there - wanted)
             self._ensure_writable(join(self._root, str(place)) for place in sorted(self._there))
+        ensure_fits(journal)
         self._warn_of_what_is_new(journal)
         return journal
 
