@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tidelog.errors import InvalidRequestError, MessageTooLargeError, StorageError
+from tidelog.errors import InvalidRequestError, MessageTooLargeError, StorageError, TidelogError
 from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint, read_epochs
 from tidelog.log.clock import Clock
 from tidelog.log.files import FileSystem, join, opened, read_whole
@@ -33,6 +33,7 @@ from tidelog.log.unified_log import UnifiedLog
 from tidelog.log.write_journal import PartitionNote, Piece, WriteJournal, WriteKind, ensure_fits
 from tidelog.spark.committed_batches import BatchKey
 from tidelog.spark.write_options import WriteOptions
+from tidelog.tables.assignment import Assignment, assignment_of
 from tidelog.tables.stray_topics import stray_warning
 
 __all__ = ["Order", "Planning"]
@@ -72,6 +73,7 @@ class Planning:
         self._numbers: dict[str, set[int]] = {}  # of the partitions that are there
         for place in self._there:
             self._numbers.setdefault(place.topic, set()).add(place.partition)
+        self._assignments: dict[str, Assignment | None] = {}  # by topic, once asked for
         self._checkpoints = {name: OffsetCheckpoint(fs, join(self._root, name)).read() for name in _CHECKPOINTS}
 
     def journal(self) -> WriteJournal:
@@ -97,6 +99,7 @@ class Planning:
             if is_touched or place in pieces:
                 topic_id = journal.topic_ids[place.topic]
                 journal.partitions[place] = self._note(place, tuple(pieces.get(place, ())), topic_id)
+        self._ensure_assigned(journal)
         if options.overwrite:
             journal.dropped = sorted(self._there - wanted)
             self._ensure_writable(join(self._root, str(place)) for place in sorted(self._there))
@@ -129,6 +132,28 @@ class Planning:
                     f"{topic} has {count} partitions by now, its rows were dealt out to {dealt}: another write came "
                     "between; nothing is committed, write again"
                 )
+
+    def _ensure_assigned(self, journal: WriteJournal) -> None:
+        """Raise if rows go to new partitions that the cluster has not, or assigns to other nodes.
+
+        Those of other nodes that get no rows are not made.
+        """
+        for place, note in list(journal.partitions.items()):
+            if place in self._there:
+                continue
+            assigned, dealt = self._assignment(place.topic), self._order.counts[place.topic]
+            if assigned is None or journal.topic_ids[place.topic] != assigned.topic_id:
+                continue
+            if dealt != assigned.size:
+                raise InvalidRequestError(
+                    f"the rows of {place.topic} were dealt out to {dealt} partitions, by the metadata log of the "
+                    f"cluster it has {assigned.size}: nothing is committed; the option partitions says how many"
+                )
+            if place.partition in assigned.ours(()):
+                continue
+            del journal.partitions[place]
+            if note.pieces:
+                raise InvalidRequestError(f"{place}, {assigned.why_not_ours(place.partition)}; nothing is committed")
 
     def _ensure_batches_fit(self) -> None:
         """Raise if a batch is larger than a segment: it could never be appended. No task stages such a one."""
@@ -179,7 +204,22 @@ class Planning:
         wanted = self._order.options.topic_id
         if known is not None and wanted is not None and known != wanted:
             raise InvalidRequestError(f"the topic {topic} has another id already; leave topicId out")
-        return known or wanted or (None if numbers else random_topic_id(self._rng))
+        if known is not None or numbers:
+            return known or wanted
+        assigned = self._assignment(topic)
+        if assigned is not None and wanted not in (None, assigned.topic_id):
+            raise InvalidRequestError(f"the cluster knows the topic {topic} by another id; leave topicId out")
+        return wanted or (random_topic_id(self._rng) if assigned is None else assigned.topic_id)
+
+    def _assignment(self, topic: str) -> Assignment | None:
+        """Where the partitions of a topic belong, by the metadata log; None if it does not say so."""
+        if topic not in self._assignments:
+            try:
+                self._assignments[topic] = assignment_of(self._fs, [self._root], topic)
+            except TidelogError as error:
+                _log.warning("what the cluster knows of %s cannot be read: %s", topic, error)
+                self._assignments[topic] = None
+        return self._assignments[topic]
 
     def _note(self, place: TopicPartition, pieces: tuple[Piece, ...], topic_id: uuid.UUID | None) -> PartitionNote:
         is_there = place in self._there

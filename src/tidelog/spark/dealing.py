@@ -28,18 +28,32 @@ _NARROW = 1 << 16  # numbers below it are sorted by their digits
 
 
 class TopicShape(NamedTuple):
-    """How many partitions a topic has. `only` are those that are here, where some are not."""
+    """How many partitions a topic has. `only` are those that are here, where some are not.
+
+    `in_cluster` is how many there are by the metadata log, where that is more than are here.
+    """
 
     partitions: int
     only: frozenset[int] | None = None
+    in_cluster: int | None = None
 
     @classmethod
-    def settled(cls, topic: str, there: Iterable[int], wanted: int | None) -> "TopicShape":
-        """The shape of a topic of which partitions are there, for a write that was told a number, or none."""
+    def settled(cls, topic: str, there: Iterable[int], wanted: int | None, known: int | None = None) -> "TopicShape":
+        """The shape of a topic of which partitions are there, for a write that was told a number, or none.
+
+        `known` is how many it has by the metadata log of the cluster, if that knows it.
+        """
         numbers = frozenset(there)
+        if known is not None and wanted not in (None, known):
+            raise InvalidRequestError(
+                f"partitions={wanted}: {topic} has {known} by the metadata log of the cluster; leave the option out, "
+                "or add partitions with kafka-topics.sh --alter before the write"
+            )
         if not numbers:
-            return cls(wanted or 1)
+            return cls(known or wanted or 1)
         count = max(numbers) + 1
+        if known is not None and len(numbers) < known:
+            return cls(count, numbers, known)
         if len(numbers) == count:
             if wanted not in (None, count):
                 raise InvalidRequestError(
@@ -53,16 +67,26 @@ class TopicShape(NamedTuple):
         return cls(wanted)
 
 
-def shapes_of(partitions: Iterable[TopicPartition], topic: str | None, wanted: int | None) -> dict[str, TopicShape]:
+def shapes_of(
+    partitions: Iterable[TopicPartition],
+    topic: str | None,
+    wanted: int | None,
+    known: Mapping[str, int] | None = None,
+) -> dict[str, TopicShape]:
     """The shapes of the topics of a root; of one topic only, new or not, where the write is for one.
 
-    Where rows name their topics, `wanted` is for those that are new.
+    Where rows name their topics, `wanted` is for those that are new. `known` is how many partitions topics have by the
+    metadata log of the cluster.
     """
+    known = known or {}
     there: dict[str, set[int]] = {} if topic is None else {topic: set()}
     for name, number in partitions:
         if topic in (None, name):
             there.setdefault(name, set()).add(number)
-    return {name: TopicShape.settled(name, found, wanted if topic else None) for name, found in there.items()}
+    return {
+        name: TopicShape.settled(name, found, wanted if topic else None, known.get(name))
+        for name, found in there.items()
+    }
 
 
 class Dealt(NamedTuple):
@@ -145,9 +169,13 @@ class Dealer:
             if topic in self._growing:
                 shape = self._grow(topic, numbers)
         if numbers.null_count and shape.only is not None:
+            ways = "the option partitions says how many there are in all, and makes those that are missing"
+            if shape.in_cluster is not None:
+                ways = (
+                    f"the cluster has {shape.in_cluster} in all, and `tidelog load` without --master makes this node's"
+                )
             raise InvalidRequestError(
-                f"a row without a partition, and of {topic} only some are here: {_listed(shape.only)}; "
-                "the option partitions says how many there are in all, and makes those that are missing"
+                f"a row without a partition, and of {topic} only some are here: {_listed(shape.only)}; {ways}"
             )
         if numbers.null_count and shape.partitions == 1:
             numbers = numbers.fill_null(0)

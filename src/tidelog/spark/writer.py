@@ -31,6 +31,7 @@ from tidelog.spark.staged_pieces import Piece, attempt_name, job_of_batch, new_j
 from tidelog.spark.staging import Staging, stage_rows
 from tidelog.spark.worker import prepare_worker
 from tidelog.spark.write_options import WriteOptions
+from tidelog.tables.assignment import known_sizes
 from tidelog.tables.stray_topics import stray_warning
 
 __all__ = ["BatchWriter", "Staged", "StreamWriter", "Write", "prepare_write"]
@@ -174,5 +175,6 @@ def prepare_write(values: OptionValues, schema: StructType, *, overwrite: bool) 
     there = look(options)
     _warn_of_stray(options, there)
     is_replaced = overwrite and options.partitions is not None
-    shapes = shapes_of([] if is_replaced else there, options.topic, options.partitions)
+    known = known_sizes(LocalFileSystem(), options.root, there)
+    shapes = shapes_of([] if is_replaced else there, options.topic, options.partitions, known)
     return Write(options, columns, shapes, new_job(random.Random()))

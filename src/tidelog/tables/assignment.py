@@ -5,14 +5,17 @@ hashed over all of them, as producers do; a row for a partition of another node 
 """
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from tidelog.log.files import FileSystem
+from tidelog.errors import TidelogError
+from tidelog.log.files import FileSystem, join
 from tidelog.log.manager.meta_properties import read_meta_properties
+from tidelog.log.names import PARTITION_METADATA, TopicPartition
+from tidelog.log.partition_metadata import read_topic_id
 from tidelog.tables.stray_topics import known_topics
 
-__all__ = ["Assignment", "assignment_of"]
+__all__ = ["Assignment", "assignment_of", "known_sizes"]
 
 
 class Assignment(NamedTuple):
@@ -56,3 +59,22 @@ def assignment_of(fs: FileSystem, roots: Sequence[str], topic: str) -> Assignmen
     found = (read_meta_properties(fs, root) for root in roots)
     node = next((each.node_id for each in found if each is not None), None)
     return Assignment(topic, known.topic_id, known.replicas, node)
+
+
+def known_sizes(fs: FileSystem, root: str, there: Iterable[TopicPartition]) -> dict[str, int]:
+    """How many partitions the topics have that the metadata log in a log directory knows.
+
+    Those are left out that lie in the directory under another id: they are other topics. Empty where the metadata log
+    is not there or cannot be read, which `tidelog fsck` reports.
+    """
+    try:
+        known = known_topics(fs, [root]) or {}
+    except TidelogError:
+        return {}
+    sizes = {name: len(topic.replicas) for name, topic in known.items() if topic.replicas}
+    for place in {place.topic: place for place in there}.values():
+        if place.topic in sizes:
+            topic_id = read_topic_id(fs, join(join(root, str(place)), PARTITION_METADATA))
+            if topic_id not in (None, known[place.topic].topic_id):
+                del sizes[place.topic]
+    return sizes

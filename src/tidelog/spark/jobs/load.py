@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from tidelog.errors import InvalidRequestError
+from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import TopicPartition
 from tidelog.spark.commit import look
 from tidelog.spark.dealing import Dealer, TopicShape, shapes_of
@@ -25,6 +26,7 @@ from tidelog.spark.jobs.tasks import OnTasks, watched
 from tidelog.spark.option_values import OptionValues
 from tidelog.spark.source import FORMAT
 from tidelog.spark.write_options import WriteOptions
+from tidelog.tables.assignment import known_sizes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,8 +88,10 @@ def load(
         there = look(WriteOptions.of(OptionValues({**options, "path": root}), overwrite=False))
         is_new = not any(place.topic == topic for place in there)
         before = {} if is_new else _ends(root, topic)
-        wanted = _named_partitions(records) if is_new and wishes.partitions is None else wishes.partitions
-        shape = shapes_of(there, topic, wanted)[topic]
+        known = known_sizes(LocalFileSystem(), root, there)
+        is_growing = is_new and wishes.partitions is None and topic not in known
+        wanted = _named_partitions(records) if is_growing else wishes.partitions
+        shape = shapes_of(there, topic, wanted, known)[topic]
         if shape.only is None:
             options["partitions"] = str(shape.partitions)  # refused if there are others when the rows are written
         rows = _dealt(records, topic, shape)
