@@ -35,7 +35,7 @@ ONE = len(batch(1))
 OLD = NOW - HOUR
 
 
-def three_segments(tmp_path: Path, *, timestamp_ms: int = NOW, **topic: Any) -> UnifiedLog:
+def three_segments(tmp_path: Path | str, *, timestamp_ms: int = NOW, **topic: Any) -> UnifiedLog:
     """Fifteen records in segments of five, all replicated."""
     log = a_log(tmp_path, **{"segment_bytes": 5 * ONE, **topic})
     for _ in range(15):
@@ -69,6 +69,61 @@ def test_deletion_of_several_segments_leaves_no_hole_whatever_order_directory_ch
         for seed in range(8):
             found = offsets_in(a_log("/data", fs=again.after_crash(Random(seed))))
             assert found == list(range(20))[-len(found) :]
+
+
+@pytest.mark.parametrize("is_rolled", [False, True])
+def test_deletion_does_not_forget_where_the_log_ends_whatever_reaches_the_disk(is_rolled: bool) -> None:
+    disk = SimulatedFileSystem(ManualClock(NOW), unordered_directories=True)
+    disk.make_directory("/data")
+    disk.sync_all()
+    log = a_log("/data", fs=disk, retention_bytes=0)
+    lead(log, 3)
+    all_replicated(log)
+    log.flush()
+    disk.sync_all()
+    for call in range(1, 14):
+        again = disk.copy()
+        log = a_log("/data", fs=again, retention_bytes=0, recovery_point=3)
+        all_replicated(log)
+        again.sync_all()
+        if is_rolled:
+            log.roll()
+        again.cut_at(again.calls + call)
+        with suppress(PowerLost):
+            log.delete_old_segments()
+        for seed in range(12):
+            assert a_log("/data", fs=again.after_crash(Random(seed))).log_end_offset == 3
+
+
+def test_what_goes_is_not_flushed_before() -> None:
+    disk = SimulatedFileSystem(ManualClock(NOW))
+    log = three_segments("/data", fs=disk, retention_bytes=5 * ONE)
+    before = len(disk.journal)
+    assert log.delete_old_segments() == 2
+    synced = [str(call) for call in list(disk.journal)[before:] if " sync /" in f" {call}"]
+    assert [name for name in synced if name.endswith(f"{10:020}.log")]
+    assert not [name for name in synced if f"{0:020}" in name or f"{5:020}" in name]
+    assert log.recovery_point >= log.log_start_offset == 10
+
+
+def test_a_host_that_waits_for_the_disk_elsewhere_is_given_the_flush_as_a_task() -> None:
+    disk = SimulatedFileSystem(ManualClock(NOW))
+    log = a_log("/data", fs=disk, segment_bytes=5 * ONE, retention_bytes=5 * ONE)
+    log.local.schedule.take_disk_tasks()
+    for _ in range(15):
+        lead(log, 1)
+    all_replicated(log)
+    for task in log.local.schedule.take_disk_tasks():
+        task.abandon()  # as if the disk were slow
+    before = len(disk.journal)
+    assert log.delete_old_segments() == 0
+    assert list(disk.journal)[before:] == []
+    for task in log.local.schedule.take_disk_tasks():
+        task.step(0)
+        task.finish()
+    lead(log, 1)  # which is not flushed, and not needed
+    assert log.delete_old_segments() == 2
+    assert bases_of(log)[0] == 10
 
 
 # -- by the log start --------------------------------------------------------------------------------------------------

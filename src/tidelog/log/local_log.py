@@ -251,9 +251,12 @@ class LocalLog:
 
     # -- flushing ------------------------------------------------------------------------------------------------
 
-    def flush(self, offset: int) -> None:
-        """Return when every segment that holds offsets from the recovery point to before `offset` is on the disk."""
-        recovery_point = self.recovery_point  # the owner may move it meanwhile
+    def flush(self, offset: int, start: int = 0) -> None:
+        """Return when every segment that holds offsets from the recovery point to before `offset` is on the disk.
+
+        Of these, only the ones from `start` on.
+        """
+        recovery_point = max(self.recovery_point, start)  # the owner may move it meanwhile
         if offset < recovery_point:
             return
         segments = self.segments.between(recovery_point, offset)

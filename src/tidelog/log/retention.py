@@ -4,7 +4,8 @@ Segments are asked oldest first and the first that must stay ends the walk, so a
 high watermark goes, and an empty active segment stays: there would be nothing to win.
 
 Segments beyond retention.bytes go because of newer bytes, so these are flushed first: power loss must not leave less
-than retention.bytes.
+than retention.bytes. A host that waits for the disk in other threads is given that flush as a task; what is not on the
+disk yet does not count before the next time it asks.
 
 Kafka: UnifiedLog.deleteOldSegments.
 """
@@ -27,13 +28,30 @@ def deletable_segments(log: "UnifiedLog") -> Iterator[list[LogSegment]]:
     yield _pick(log, lambda _, following: following is not None and following.base_offset <= log.log_start_offset)
     if log.config.deletes:
         if log.config.retention_bytes >= 0 and log.size >= log.config.retention_bytes:
-            beyond = _pick(log, _beyond_size(log.size - log.config.retention_bytes))
-            if beyond:
-                log.flush()
-            yield beyond
+            yield _beyond_retention_bytes(log)
         if log.config.retention_ms >= 0:
             oldest_ms = log.local.clock.now_ms() - log.config.retention_ms
             yield _pick(log, lambda segment, _: segment.largest_timestamp_ms < oldest_ms)
+
+
+def _beyond_retention_bytes(log: "UnifiedLog") -> list[LogSegment]:
+    """The segments that go because of newer bytes, which are on the disk."""
+    beyond = _pick(log, _beyond_size(log.size - log.config.retention_bytes))
+    if not beyond or log.recovery_point >= log.log_end_offset:
+        return beyond
+    if log.local.schedule.hands_out_disk_tasks:
+        log.flush_soon(log.log_end_offset)
+        return _pick(log, _beyond_size(_flushed_size(log) - log.config.retention_bytes))
+    following = log.local.segments.higher(beyond[-1].base_offset)
+    if following is not None:
+        log.local.flush(log.log_end_offset, start=following.base_offset)  # and not what is about to go
+    return beyond
+
+
+def _flushed_size(log: "UnifiedLog") -> int:
+    """How many bytes of the log are below the recovery point."""
+    place = log.local.locate(log.recovery_point)
+    return place.position + sum(segment.size for segment in log.segments if segment.base_offset < place.segment_base)
 
 
 def _beyond_size(excess: int) -> Rule:

@@ -462,12 +462,15 @@ class UnifiedLog:
         if offset <= self.log_start_offset:
             return False
         self.flush_to(offset)  # the recovery point is never below the log start, and never says what is not so
+        self._raise_log_start(offset)
+        return True
+
+    def _raise_log_start(self, offset: int) -> None:
         self.watermarks.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
         self._upkeep.flush_epochs()
         self.producers.on_log_start(offset)
         self.watermarks.follow_transactions()
-        return True
 
     @_touches_disk
     def delete_old_segments(self) -> int:
@@ -484,15 +487,19 @@ class UnifiedLog:
         gone = list(segments)
         if len(gone) == len(self.local.segments) and self.roll().base_offset == gone[-1].base_offset:
             gone.pop()  # an empty active segment: the roll has replaced it
-        if gone:
-            following = self.local.segments.higher(gone[-1].base_offset)
-            assert following is not None
-            self.delete_records(following.base_offset)
         self.local.ensure_descriptors()
         with no_turning_back(self.fail):
+            if gone:
+                following = self.local.segments.higher(gone[-1].base_offset)
+                assert following is not None
+                if following.base_offset > self.log_start_offset:
+                    self._raise_log_start(following.base_offset)
+                # Before the last name that tells where the log ends goes, the next one is on the disk.
+                self.local.fs.sync_directory(self.directory)
             # Snapshots first: one that outlives its segment could be loaded, and what follows it would be missing.
             self._delete_snapshots(segments)
             self.local.remove(gone)
+            self.local.mark_flushed(self.log_start_offset)  # what lies below is gone, and need not be flushed for that
         return len(segments)
 
     @_touches_disk
