@@ -21,7 +21,7 @@ def ensure_sound_batch(batch: pa.RecordBatch) -> None:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if len(column) != batch.num_rows:
             raise InvalidRequestError(
-                f"column {name!r} has {len(column)} of {batch.num_rows} rows: write the file anew"
+                f"column {name!r} has {len(column)} of {batch.num_rows} rows: write the file again"
             )
         ensure_sound(column, name)
 
@@ -36,7 +36,7 @@ def ensure_sound(array: pa.Array, name: str) -> None:
         _as_bytes(array).validate(full=True)
     except pa.ArrowException as error:
         words = " ".join(str(error).split())
-        raise InvalidRequestError(f"column {name!r} is damaged: {words}; write the file or the array anew") from None
+        raise InvalidRequestError(f"column {name!r} is damaged: {words}; write the file or the array again") from None
 
 
 def _read_names(data_type: pa.DataType) -> None:
