@@ -10,6 +10,7 @@ from tests.log.compaction.compacting import a_compacted_log, compact, put
 from tests.log.logs import ABORT, COMMITTED, all_replicated, clock_of, end_txn, in_txn, lead, names_in
 from tidelog.errors import LogClosedError, StorageError, TooManyFilesError
 from tidelog.log import UnifiedLog
+from tidelog.log.files import ReadFile
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.log_reader import LogReader
 from tidelog.log.segment_reader import SegmentReader
@@ -106,7 +107,14 @@ def test_a_swap_does_not_begin_without_a_descriptor(tmp_path: Path, monkeypatch:
         put(log, 1)
     log.roll()
     all_replicated(log)
-    monkeypatch.setattr(LocalFileSystem, "sync_directory", refuse_beside(".log.cleaned"))
+    open_file = LocalFileSystem.open
+
+    def refuse_once_cleaned(fs: LocalFileSystem, path: str) -> ReadFile:
+        if names_in(log, ".log.cleaned"):
+            raise TooManyFilesError(f"{path}: Too many open files")
+        return open_file(fs, path)
+
+    monkeypatch.setattr(LocalFileSystem, "open", refuse_once_cleaned)
     with pytest.raises(TooManyFilesError):
         compact(log)
     monkeypatch.undo()

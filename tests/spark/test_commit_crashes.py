@@ -294,7 +294,10 @@ def test_a_topic_that_a_broker_has_made_meanwhile_is_not_replaced() -> None:
         disk = disk.copy()
         if UNFINISHED_WRITE in disk.list(ROOT):
             break
-    with UnifiedLog.open(join(ROOT, "orders-0"), fs=disk, topic_id=random_topic_id(random.Random(3))) as log:
+    with (
+        without_journal(disk),
+        UnifiedLog.open(join(ROOT, "orders-0"), fs=disk, topic_id=random_topic_id(random.Random(3))) as log,
+    ):
         log.append_as_leader(bytearray(build_batch([NewRecord(None, b"acknowledged", NOW)])), 0)
     with pytest.raises(StorageError, match="orders-0: a broker has written to it since"):
         settle_root(ROOT, fs=disk, clock=ManualClock(NOW))
