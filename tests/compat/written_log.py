@@ -263,7 +263,7 @@ def read_log(log: UnifiedLog, isolation: Isolation = Isolation.LOG_END, max_byte
         aborted = [AbortedTxn(txn.producer_id, txn.first_offset) for txn in region.aborted or ()]
         records += (_seen(record) for batch in committed_batches(batches, aborted) for record in batch)
         offset = batches[-1].next_offset
-    return records
+    return [record for record in records if record.offset >= log.log_start_offset]  # a consumer drops the others
 
 
 def batches_of(directory: Path) -> list[Batch]:
