@@ -6,6 +6,8 @@ and the block is named. What failed can be seen again with the line that is prin
     hostile    damaged batches read both ways (tests/property/hostile.py)
     arrays     Arrow arrays whose buffers are wrong, handed to kernels (tests/property/hostile_arrays.py)
     tables     damaged CSV, JSON Lines, Parquet and Arrow files under a memory limit (tests/tables/fuzz_tables.py)
+    small-files  snapshots, checkpoints, indexes and other small files of a log directory damaged with their checksums
+               right, under a memory limit (tests/property/fuzz_small_files.py)
     codecs     damaged compressed streams decoded both ways (tests/kernels/fuzz_codecs.py)
     crashes    the power cut at every call of random workloads over a log (tests/property/crashes.py)
     disorder   the same on a disk that keeps no order among directory changes
@@ -33,6 +35,8 @@ and the block is named. What failed can be seen again with the line that is prin
     recorded   the power cut in runs of real processes whose calls strace has recorded; left out, and said so, where
                nothing can be traced (tests/property/recorded_calls.py)
     kills      real kill -9 of processes that append, compact, truncate, roll, delete and move (tests/property/kills.py)
+    kills-kafka  the same, and a broker of Apache Kafka serves what each kill has left as we do; left out, and said so,
+               where its jars are not in the cache (tests/compat/killed_processes.py)
     usage      commands typed at random: one line and an exit code, no traceback (tests/cli/wrong_usage.py)
     damage     every bit of a small log flipped, every file of it cut at every byte (tests/property/damage.py)
 
@@ -54,12 +58,14 @@ KINDS = {
     "hostile": "tests.property.hostile:run",
     "arrays": "tests.property.hostile_arrays:run",
     "tables": "tests.tables.fuzz_tables:run",
+    "small-files": "tests.property.fuzz_small_files:run",
     "codecs": "tests.kernels.fuzz_codecs:run",
     "crashes": "tests.property.crashes:run",
     "disorder": "tests.property.crashes:run_in_disorder",
     "compaction": "tests.property.crash_compaction:run",
     "manager": "tests.property.manager_crashes:run",
     "kills": "tests.property.kills:run",
+    "kills-kafka": "tests.compat.killed_processes:run",
     "recorded": "tests.property.recorded_calls:run",
     "refusals": "tests.property.refusals:run",
     "manager-refusals": "tests.property.manager_refusals:run",
@@ -94,6 +100,7 @@ START_SHARE = 80  # one start of a real broker for so many cuts
 START_BLOCK = 100
 KILLED_WRITES = 200  # there are fewer steps
 JOURNAL_SHARE, JOURNAL_BLOCK = 2, 1_000  # one hostile journal for so many cuts
+SMALL_FILE_SHARE = 2  # one directory with a damaged small file for so many cuts
 USAGE_SHARE = 6  # one command typed at random for so many cuts
 LIMIT_SHARE = 40  # and one real shortage
 PLANTED_SHARE = 20  # one planted link, pipe or device for so many cuts
@@ -136,6 +143,7 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         ("codecs", cases // CODEC_SHARE, BLOCK),
         ("arrays", cases // TABLE_SHARE, BLOCK),
         ("tables", cases // TABLE_SHARE, BLOCK),
+        ("small-files", cuts // SMALL_FILE_SHARE, CRASH_BLOCK),
     ):
         for number, start in enumerate(range(0, share, size)):
             yield Block(kind, seed * 1_000_000 + number, min(size, share - start))
@@ -147,11 +155,13 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         yield Block("pages", seed * 1_000_000 + start, min(FSCK_BLOCK, cuts // PAGES_SHARE - start))
     reason = import_module("tests.compat.kafka_tools").missing()
     if reason is not None:
-        click.echo(f"without cases of the kinds starts and killed-writes: {reason}", err=True)
+        click.echo(f"without cases of the kinds starts, killed-writes and kills-kafka: {reason}", err=True)
     for start in range(0, cuts // START_SHARE if reason is None else 0, START_BLOCK):
         yield Block("starts", seed * 1_000_000 + start, min(START_BLOCK, cuts // START_SHARE - start))
     if reason is None:
         yield Block("killed-writes", seed, KILLED_WRITES)
+    for number, start in enumerate(range(0, cuts // KILL_SHARE if reason is None else 0, KILL_BLOCK)):
+        yield Block("kills-kafka", seed * 1_000_000 + number, min(KILL_BLOCK, cuts // KILL_SHARE - start))
     for number in range(cuts // JOURNAL_SHARE // JOURNAL_BLOCK):
         yield Block("journals", seed * 1_000_000 + number, JOURNAL_BLOCK)
     for start in range(0, cuts // PAGES_SHARE, FSCK_BLOCK):

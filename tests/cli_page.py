@@ -21,11 +21,15 @@ same. Tables are for people, `--json` is for programs; progress appears on stand
 |---|---|
 | 0 | fine |
 | 1 | findings or differences, or not done as you wished |
-| 2 | wrong usage |
-| 3 | the input could not be read |
+| 2 | wrong usage: words that do not fit, or a path that does not exist, is a file, or holds no log |
+| 3 | something could not be read or written: damaged bytes, missing rights, a disk that fails or is full |
 | 130 | interrupted |
 
-`dump-log` alone keeps the exit codes of Kafka's tool, and `--help` prints its text; `dump-log -h` prints ours.
+A command that is given several directories does nothing if one of them is wrong usage. Only `load --to` makes a
+directory that does not exist, and takes an empty one. With `--config`, an empty directory of log.dirs is passed over:
+it is a new disk. A check by `fsck` judges log directories that are missing, empty or files: Kafka may not start on
+them. `dump-log` alone keeps the exit codes of Kafka's tool, and `--help` prints its text; `dump-log -h`
+prints ours.
 Completion for your shell: `tidelog completion --help`.
 """
 

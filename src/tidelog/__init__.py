@@ -8,11 +8,11 @@ Importing the package costs nothing: numpy, pyarrow and numba are loaded by the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # for type checkers it is true; typing itself takes time to load
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
+    from typing import Any
 
     from tidelog.view import LogDirView
 

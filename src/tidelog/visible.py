@@ -2,8 +2,8 @@
 
 Keys, values and the names of topics, directories and files come from anybody, and a terminal obeys what it prints:
 a control sequence can rewrite the screen, a bidirectional mark reverses a line, a zero-width character hides in a name.
-Everything that a person reads passes through `visible`. Formats for programs (JSON, CSV,
-Parquet, Arrow) hold the characters themselves.
+Everything that a person reads passes through `visible`. Formats for programs (JSON, CSV, Parquet, Arrow) hold the
+characters themselves, except where a terminal shows them: JSON has escapes of its own (`visible_json`).
 
     \\t \\n \\r \\xNN     control characters of ASCII
     \\xNN from 80 on   a byte that is no UTF-8: Python decodes it to a surrogate (PEP 383)
@@ -13,7 +13,7 @@ Parquet, Arrow) hold the characters themselves.
 import re
 from datetime import UTC, datetime
 
-__all__ = ["INVISIBLE", "LAST_NAMED_MS", "time_text", "visible", "visible_exactly"]
+__all__ = ["INVISIBLE", "LAST_NAMED_MS", "time_text", "visible", "visible_exactly", "visible_json", "visible_lines"]
 
 # First and last code point: control characters, and all that Unicode calls ignorable by default, bidirectional, or a
 # separator of lines. The list is fixed, so that a message does not depend on the Unicode of an interpreter.
@@ -49,6 +49,29 @@ def visible_exactly(text: str) -> str:
     ('a\\\\\\\\n', 'a\\\\n')
     """
     return _ODD_OR_BACKSLASH.sub(_escape, text)
+
+
+def visible_lines(text: str) -> str:
+    """The same of a text whose line ends and tabs are mostly meant.
+
+    >>> visible_lines("a\\tb\\n\\x1b[2J")
+    'a\\tb\\n\\\\x1b[2J'
+    """
+    return "\n".join("\t".join(map(visible, line.split("\t"))) for line in text.split("\n"))
+
+
+def visible_json(text: str) -> str:
+    """JSON that is the same to a program, and that a terminal can show. Line ends stay.
+
+    >>> visible_json('{"key":"\\x9b\\u202e\\U000e0001"}')
+    '{"key":"\\\\u009b\\\\u202e\\\\udb40\\\\udc01"}'
+    """
+    return "\n".join(_ODD.sub(_escape_json, line) for line in text.split("\n"))
+
+
+def _escape_json(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 def _escape(found: re.Match[str]) -> str:

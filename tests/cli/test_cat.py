@@ -21,6 +21,7 @@ from tests.view.scans import some, write_log
 from tidelog.cli.bounds import bound
 from tidelog.cli.main import cli
 from tidelog.errors import InvalidRequestError
+from tidelog.log import LogConfig, UnifiedLog
 from tidelog.records import Codec, Header, NewRecord
 from tidelog.tables import rows as table_rows
 from tidelog.view.internal_topics import INTERNAL_TOPICS
@@ -531,10 +532,34 @@ def test_salvage_reads_on_where_transactions_cannot_be_known(torn: Path, way: tu
     assert "offsets 5 to 6 with them" in done.stderr
 
 
-def test_salvage_with_committed_says_that_it_cannot_be_known(torn: Path) -> None:
-    done = cat(torn, "--salvage", "--committed", topic="txn-main")
-    assert (done.exit_code, done.stdout) == (3, "")
-    assert "without --committed --salvage reads the rest" in done.stderr
+def test_salvage_with_committed_leaves_out_what_cannot_be_known(torn: Path) -> None:
+    sound = corpus.case("kafka-4.3/4-transactions") / "image"
+    known = set(cat(sound, "--committed", topic="txn-main").stdout.splitlines())
+    for way in (("--salvage", "--committed"), ("--no-verify", "--committed")):
+        done = cat(torn, *way, topic="txn-main")
+        assert done.exit_code == 1, done.stderr
+        assert "offsets 5 to 6 with them" in done.stderr
+        assert "whether they were committed cannot be known" in done.stderr
+        assert set(done.stdout.splitlines()) <= known
+        assert len(done.stdout.splitlines()) > len(known) - 10
+
+
+@pytest.mark.parametrize("way", [(), ("--committed",), ("--committed", "--salvage")])
+def test_without_checksums_a_torn_segment_is_read_around(tmp_path: Path, way: tuple[str, ...]) -> None:
+    """Of segments that are not the last, too: what is skipped is reported with its offsets and bytes."""
+    with UnifiedLog.open(tmp_path / "torn" / "orders-0", LogConfig(segment_bytes=600)) as log:
+        for number in range(30):
+            log.append([NewRecord(b"key", b"v" * 50, number)])
+    second = sorted((tmp_path / "torn" / "orders-0").glob("*.log"))[1]
+    os.truncate(second, second.stat().st_size - 40)
+    for words in (["cat"], ["export", "--to", str(tmp_path / "out.csv")]):
+        command = [words[0], str(tmp_path / "torn"), "--topic", "orders", "--no-verify", *way, *words[1:]]
+        done = CliRunner().invoke(cli, command)
+        assert done.exit_code == 1, done.stderr
+        assert len([line for line in done.stderr.splitlines() if line.startswith("tidelog: ")]) == 1
+        assert "the file ends inside a batch: these 81 bytes are left out, and offsets 7 to 7 with them" in done.stderr
+        assert words[0] == "export" or len(done.stdout.splitlines()) == 29
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 30
 
 
 def test_export_salvages_where_transactions_cannot_be_known(torn: Path, tmp_path: Path) -> None:

@@ -206,3 +206,75 @@ def test_what_was_exported_and_loaded_again_holds_no_aborted_record(transactions
     assert [record.value for record in tidelog.open(str(tmp_path / "new"))["orders", 0].read()] == [
         record.value for record in committed
     ]
+
+
+@pytest.mark.parametrize("batches", [1, 5])
+def test_without_checksums_a_damaged_last_batch_is_exported_too(tmp_path: Path, batches: int) -> None:
+    write_log(tmp_path / "data", [("put", Codec.NONE, some(2))] * batches, "orders-0")
+    damage_last_byte(tmp_path / "data")
+    (tmp_path / "data" / "replication-offset-checkpoint").write_text(f"0\n1\norders 0 {2 * batches}\n")
+    for way in ((), ("--committed",), ("--uncommitted",), ("--salvage",)):
+        [done] = exported(tmp_path / "data", tmp_path / "out.jsonl", "--no-verify", "--force", *way)
+        assert done["records"] == 2 * batches
+    done = CliRunner().invoke(cli, ["cat", str(tmp_path / "data"), "--topic", "orders", "--no-verify"])
+    assert (done.exit_code, done.stderr, len(done.stdout.splitlines())) == (0, "", 2 * batches)
+
+
+@pytest.mark.parametrize(
+    ("steps", "count"), [([("txn", 1, some(2))], 2), ([("txn", 1, some(2)), ("put", 0, some(2))], 2)]
+)
+def test_a_damaged_last_batch_that_may_not_be_committed_is_not_exported(
+    tmp_path: Path, steps: list[Any], count: int
+) -> None:
+    """It is part of a transaction, or a transaction is open before it."""
+    write_log(tmp_path / "data", [("put", Codec.NONE, some(2)), *steps], "orders-0")
+    damage_last_byte(tmp_path / "data")
+    done = export(tmp_path / "data", tmp_path / "out.jsonl", "--no-verify")
+    assert (done.exit_code, len((tmp_path / "out.jsonl").read_text().splitlines())) == (1, count)
+    assert "bytes are left out" in done.stderr
+
+
+def damage_last_byte(root: Path) -> None:
+    log = root / "orders-0" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    data[-2] ^= 1
+    log.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("xx\n", "not a number"),
+        ("9\n1\norders 0 6\n", "version 9"),
+        ("0\n1\norders 0 -5\n", "orders-0 has offset -5, which cannot be"),
+    ],
+)
+def test_a_damaged_log_start_checkpoint_is_told_where_deleted_records_may_come_back(
+    tmp_path: Path, content: str, why: str
+) -> None:
+    home, checkpoint = tmp_path / "data", tmp_path / "data" / "log-start-offset-checkpoint"
+    for number in range(2):
+        write_log(home, [("put", Codec.NONE, some(2))] * 5, f"orders-{number}")
+    (home / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 10\n")
+    (home / "replication-offset-checkpoint").write_text("0\n2\norders 0 10\norders 1 10\n")
+    checkpoint.write_text("0\n1\norders 0 6\n")
+    reading = ["cat", str(home), "--topic", "orders"]
+    done = CliRunner().invoke(cli, reading)
+    assert (done.exit_code, done.stderr, len(done.stdout.splitlines())) == (0, "", 14)
+    checkpoint.write_text(content)
+    for command in (reading, ["export", *reading[1:], "--to", str(tmp_path / "out.jsonl")]):
+        done = CliRunner().invoke(cli, command)
+        [line] = done.stderr.splitlines()
+        assert line.startswith(f"tidelog: {checkpoint}")
+        assert why in line
+        assert line.endswith("the log starts with its first segment: records that were deleted may be among these")
+    assert any(why in notice for notice in tidelog.open(home)["orders", 0].notices)
+
+
+@pytest.mark.parametrize("written", [(), ("log-start-offset-checkpoint",)])
+def test_a_new_broker_that_has_noted_no_log_start_yet_is_nothing_to_tell(root: Path, written: tuple[str, ...]) -> None:
+    for name in written:
+        (root / name).touch()
+    (root / "recovery-point-offset-checkpoint").touch()
+    done = CliRunner().invoke(cli, ["cat", str(root), "--topic", "orders"])
+    assert (done.exit_code, done.stderr) == (0, "")

@@ -221,7 +221,7 @@ def test_what_people_have_to_do_themselves_stands_below_the_findings(root: Path)
     os.mkfifo(root / "keys-0" / "00000000000000000000.log")
     done = fsck(root)
     assert done.exit_code == 1
-    assert "FILE-READ: see to its permissions and to the disk; move away what is no regular file\n" in done.stdout
+    assert "FILE-READ: check its permissions and the disk; move away what is not a regular file\n" in done.stdout
 
 
 def test_a_directory_that_load_made_is_fine(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
@@ -13,8 +14,10 @@ from tests.golden.corpus import case
 from tests.view.scans import some, write_log
 from tidelog.cli.log_dirs import log_dirs
 from tidelog.cli.main import cli
+from tidelog.errors import InvalidRequestError
 from tidelog.log import LogManager
 from tidelog.records import Codec
+from tidelog.tables.load import load_table
 from tidelog.view.topic_configs import broker_log_dirs
 
 METADATA = case("kafka-4.3/9-metadata") / "image"
@@ -89,7 +92,7 @@ def test_a_partition_that_lies_in_two_directories_is_rejected(dirs: list[Path], 
     ):
         done = run(*words)
         assert (done.exit_code, done.stdout) == (2, "")
-        assert f"orders-0 lies in {dirs[0]} and in {dirs[1]}: Kafka does not start on them" in done.stderr
+        assert f"orders-0 is in {dirs[0]} and in {dirs[1]}: Kafka does not start on them" in done.stderr
 
 
 @pytest.fixture
@@ -110,7 +113,7 @@ def test_a_directory_of_a_broker_that_has_more_gets_no_new_partition(one_of_two:
     done = load(rows, "--to", one_of_two, topic="brand-new")
     assert done.exit_code == 2
     assert "broker 1 has 2 log directories by its metadata log, and 1 directory is named" in done.stderr
-    assert "brand-new-0 may lie in another one; name all of them" in done.stderr
+    assert "brand-new-0 may be in another one; name all of them" in done.stderr
     assert not (one_of_two / "brand-new-0").exists()
 
 
@@ -120,6 +123,75 @@ def test_a_directory_that_is_the_only_one_of_its_broker_gets_new_partitions(rows
         path.chmod(0o755 if path.is_dir() else 0o644)
     done = load(rows, "--to", root, topic="brand-new")
     assert done.exit_code == 0, done.stderr
+
+
+def say_owner(root: Path, directory_id: str, node: int = 1) -> None:
+    (root / "meta.properties").write_text(
+        f"version=1\nnode.id={node}\ncluster.id=tlGoldenCorpus43xxxxxA\ndirectory.id={directory_id}\n"
+    )
+
+
+IDS = ("OimrddjSTw20XAh5VnF0_A", "1tqYDSwdSPSJC3_YrWReVw")
+
+
+def test_a_formatted_directory_without_the_metadata_log_gets_no_new_partition(
+    dirs: list[Path], rows: Path, tmp_path: Path
+) -> None:
+    """The partitions that are missing in one of the directories are in the other one."""
+    for root, directory_id in zip(dirs, IDS, strict=True):
+        say_owner(root, directory_id)
+    before = [partitions_in(each) for each in dirs]
+    missing = sorted(before[0])[0]
+    done = load(rows, "--to", dirs[1])
+    assert done.exit_code == 2
+    assert "if the broker has other log directories, name all of them" in done.stderr
+    assert "makes" not in done.stderr
+    for words in (("--to", dirs[1]), ("--to", dirs[0], "--to", dirs[1], "--partitions", "5")):
+        done = load(rows, *words, *(() if "--partitions" in words else ("--partitions", "4")))
+        assert done.exit_code == 2
+        number = missing if len(words) == 2 else "orders-4"
+        assert f"{number} may be in another one; name all of them" in done.stderr
+    assert [partitions_in(each) for each in dirs] == before
+    with pytest.raises(InvalidRequestError, match="may be in another one"):
+        load_table([pa.RecordBatch.from_pydict({"value": [b"x"]})], str(dirs[1]), "new")
+    config = tmp_path / "server.properties"
+    config.write_text(f"log.dirs={dirs[0]},{dirs[1]}\n")
+    done = load(rows, "--config", config, "--partitions", "5")
+    assert done.exit_code == 0, done.stderr
+    assert sum(len(partitions_in(each)) for each in dirs) == 5
+
+
+def test_keys_are_not_hashed_over_the_partitions_that_one_of_several_directories_holds(
+    dirs: list[Path], rows: Path
+) -> None:
+    for root in dirs:
+        for path in root.glob("orders-*"):
+            shutil.rmtree(path)
+    assert load(rows, "--to", dirs[1], "--partitions", "2", topic="part").exit_code == 0
+    say_owner(dirs[1], IDS[1])
+    done = load(rows, "--to", dirs[1], topic="part")
+    assert done.exit_code == 2
+    assert "of part only partitions 0, 1 are here" in done.stderr
+    done = load(rows, "--to", dirs[1], "--partitions", "2", topic="part")
+    assert done.exit_code == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("ids", "node", "words"),
+    [
+        ((IDS[0], IDS[0]), 1, "have the same directory.id: Kafka does not start on them"),
+        (IDS, 2, "belongs to node 1 of cluster tlGoldenCorpus43xxxxxA, "),
+    ],
+)
+def test_directories_that_are_not_those_of_one_broker_are_rejected(
+    dirs: list[Path], rows: Path, ids: tuple[str, str], node: int, words: str
+) -> None:
+    say_owner(dirs[0], ids[0])
+    say_owner(dirs[1], ids[1], node)
+    done = load(rows, "--to", dirs[0], "--to", dirs[1])
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert records_in(dirs) == 200
 
 
 def test_compact_and_reindex_take_all_directories(dirs: list[Path]) -> None:
@@ -168,6 +240,6 @@ def test_a_directory_of_the_config_that_does_not_exist_is_rejected(
     done = run(command, *words, "--config", config, "--topic", "orders")
     assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
-    assert f"{tmp_path / 'unmounted'} of log.dirs is not a directory here; mount its disk" in done.stderr
+    assert f"{tmp_path / 'unmounted'} is not a directory here; mount its disk" in done.stderr
     assert not (tmp_path / "unmounted").exists()
     assert records_in(dirs) == 200

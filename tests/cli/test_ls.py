@@ -2,17 +2,23 @@
 
 import json
 import os
+import random
 import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from click.testing import CliRunner, Result
 
 from tests.golden.corpus import case
+from tests.log.logs import NOW
+from tests.tables.loads import DeadlyDisk, kill_in, load_here
 from tests.view.scans import some, write_log
 from tidelog.cli.main import cli
-from tidelog.log.names import STAGED_FILE
+from tidelog.log.clock import ManualClock
+from tidelog.log.names import STAGED_FILE, UNFINISHED_WRITE
 from tidelog.records import Codec
+from tidelog.tables.load import load_table
 
 WALKTHROUGH = "client-0.10.2.2/step6-after-clean-stop"
 
@@ -179,3 +185,39 @@ def test_names_that_a_terminal_would_obey_are_spelt_out(tmp_path: Path) -> None:
 def test_a_topic_that_is_not_there_is_told_before_anything_is_printed(tmp_path: Path) -> None:
     done = ls(a_root(tmp_path), "--json", "--topic", "log-format", "--topic", "none")
     assert (done.exit_code, done.stdout) == (2, "")
+
+
+def test_an_unfinished_load_hides_its_bytes_and_times_with_its_records(tmp_path: Path) -> None:
+    """Wherever a load is killed, ls shows what it showed before."""
+    load_here(str(tmp_path / "before"))
+    facts = ("partition", "log_end_offset", "segments", "bytes", "largest_timestamp_ms")
+    of_segments = ("base_offset", "next_offset", "bytes", "records", "largest_timestamp_ms")
+
+    def shown(root: Path) -> list[Any]:
+        return [
+            [row[name] for name in facts] + [[one[name] for name in of_segments] for one in row["details"]]
+            for row in listed(root, "-l")
+        ]
+
+    before = shown(tmp_path / "before")
+    calls = load_later(str(shutil.copytree(tmp_path / "before", tmp_path / "whole")))
+    assert shown(tmp_path / "whole") != before
+    hidden = 0
+    for call in (*range(1, calls, 9), *range(calls - 8, calls)):
+        root = Path(shutil.copytree(tmp_path / "before", tmp_path / f"killed-{call}"))
+        kill_in(load_later, root, call)
+        if (root / UNFINISHED_WRITE).exists():
+            assert shown(root) == before, call
+            told = ls(root).stderr
+            assert "a load into orders is under way or was interrupted; its records are not shown" in told
+            hidden += 1
+    assert hidden > 3
+
+
+def load_later(root: str, kill_at: int = 0) -> int:
+    """Load more, with later times, into more segments."""
+    disk = DeadlyDisk(kill_at)
+    rows = [pa.RecordBatch.from_pydict({"value": [b"v" * 300] * 5, "partition": [0, 1, 2, 0, 1]})] * 4
+    configs = {"segment.bytes": "1024"}
+    load_table(rows, root, "orders", configs=configs, fs=disk, clock=ManualClock(NOW + 10**9), rng=random.Random(7))
+    return kill_at - disk.calls_left

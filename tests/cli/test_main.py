@@ -69,7 +69,7 @@ def test_a_command_is_imported_when_it_is_called_and_no_other() -> None:
 
 def test_the_module_of_every_command_is_listed() -> None:
     beside = {"__init__", "bounds", "compaction_run", "interrupted", "main", "on_master", "output", "records"}
-    beside |= {"local_paths", "log_dirs", "once", "settings", "streams"}
+    beside |= {"loaded", "local_paths", "log_dirs", "once", "settings", "streams"}
     modules = {path.stem for path in Path(tidelog.cli.__file__).parent.glob("*.py")} - beside
     assert {name.replace("-", "_") for name in cli.list_commands(click.Context(cli))} == modules
 

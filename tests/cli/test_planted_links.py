@@ -100,3 +100,36 @@ def test_a_load_onto_a_linked_segment_is_refused_before_anything_changes(base: P
     assert done.exit_code == 3
     assert "00000000000000000084.log: a symbolic link, and nothing is written through links: replace it" in done.stderr
     assert {path: path.lstat().st_mtime_ns for path in (base / "root").rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        (".kafka_cleanshutdown", LOAD),
+        (".kafka_cleanshutdown", ("compact", "ROOT", "--topic", "t", "--yes")),
+        ("log-start-offset-checkpoint", ("load", "ROWS", "--to", "ROOT", "--topic", "n")),
+        ("log-start-offset-checkpoint", ("fsck", "--repair", "ROOT")),
+        ("t-0/leader-epoch-checkpoint", ("fsck", "--repair", "ROOT")),
+        ("t-0/leader-epoch-checkpoint", ("reindex", "ROOT")),
+        ("t-0/leader-epoch-checkpoint", ("recover", "ROOT")),
+        ("t-0/partition.metadata", ("fsck", "ROOT")),
+        ("t-0/00000000000000000084.log", ("fsck", "--repair", "ROOT")),
+        ("t-0/00000000000000000084.snapshot", ("fsck", "--repair", "ROOT")),
+        ("t-0/00000000000000000000.log.cleaned", ("fsck", "--repair", "ROOT")),
+    ],
+)
+def test_root_copies_and_prints_nothing_of_a_file_that_has_a_hard_link_in_the_directory(
+    base: Path, name: str, command: tuple[str, ...]
+) -> None:
+    """The broker's user can make one to any file of the disk, unless the kernel forbids it (protected_hardlinks)."""
+    link = base / "root" / name
+    link.unlink(missing_ok=True)
+    os.link(base / "victim", link)
+    done = run(base, *command)
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    assert "x:0:0" not in done.output
+    victim = (base / "victim").stat()
+    assert ((base / "victim").read_bytes(), victim.st_uid, victim.st_mode & 0o777) == (SECRET, 0, 0o600)
+    for path in base.rglob("*"):
+        if path.is_file() and not path.samefile(base / "victim"):
+            assert SECRET not in path.read_bytes(), path

@@ -179,6 +179,20 @@ def test_export_and_load_with_a_master_do_what_they_do_without(tmp_path: Path) -
     assert tidelog("diff", source, str(tmp_path / "root-2"), "--records", "--ignore-epochs").returncode == 0
 
 
+@needs_spark
+def test_export_with_a_master_reports_a_torn_end_as_it_does_without(tmp_path: Path) -> None:
+    write(tmp_path / "logs", "orders", 0, (record(number) for number in range(50)))
+    write(tmp_path / "logs", "other", 0, (record(number) for number in range(5)))
+    for log in (tmp_path / "logs").glob("*-0/*0.log"):
+        os.truncate(log, log.stat().st_size - 3)
+    words = ("export", str(tmp_path / "logs"), "--topic", "orders", "--format", "parquet", "--to")
+    plain = tidelog(*words, str(tmp_path / "plain/"))
+    on_spark = tidelog(*words, str(tmp_path / "spark/"), "--master", "local[1]")
+    assert (plain.returncode, on_spark.returncode) == (1, 1)
+    assert "bytes are left out" in plain.stderr
+    assert on_spark.stderr == plain.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -72,6 +72,61 @@ def test_a_reader_that_leaves_before_the_last_line_is_none_either(tmp_path: Path
     assert (process.returncode, said) == (0, b"")
 
 
+@pytest.mark.parametrize(
+    ("words", "how"),
+    [("ls {root}", ">&-"), ("--help", "1</dev/null"), ("load {input} --to {new} --topic t", ">&-")],
+)
+def test_a_closed_standard_output_is_one_line_before_anything_is_done(
+    words: str, how: str, root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in.csv").write_text("value\nx\n")
+    command = words.format(root=root, input=tmp_path / "in.csv", new=tmp_path / "new")
+    done = in_shell(f"{sys.executable} -m tidelog {command} {how}")
+    assert (done.returncode, done.stdout) == (2, b"")
+    said = b"tidelog: standard output is closed, so nothing was done: send it to a file or to /dev/null\n"
+    assert done.stderr == said
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(("words", "code"), [("ls {root}", 0), ("fsck {root}", 0), ("ls {root}/none", 2)])
+def test_a_closed_standard_error_changes_neither_the_answer_nor_the_exit_code(
+    words: str, code: int, root: Path
+) -> None:
+    command = f"{sys.executable} -m tidelog {words.format(root=root)}"
+    open_, closed = in_shell(command), in_shell(f"{command} 2>&-")
+    assert (closed.returncode, closed.stdout, closed.stderr) == (code, open_.stdout, b"")
+    assert in_shell(f"{command} >&- 2>&- <&-").returncode == 2
+
+
+def test_no_file_gets_the_number_of_a_closed_stream(tmp_path: Path) -> None:
+    """Whatever a library prints to descriptor 2 would go into the first file that is opened."""
+    code = (
+        "import os; from tidelog.cli.streams import are_streams_open; are_streams_open()\n"
+        f"number = os.open({str(tmp_path / 'segment')!r}, os.O_RDWR | os.O_CREAT); os.write(2, b'lost'); print(number)"
+    )
+    done = in_shell(f'{sys.executable} -c "$CODE" 2>&- <&-', CODE=code)
+    assert int(done.stdout) > 2
+    assert (tmp_path / "segment").read_bytes() == b""
+
+
+@pytest.mark.parametrize("words", ["--help", "ls {root}"])
+def test_a_full_disk_below_standard_output_is_one_line(words: str, root: Path) -> None:
+    done = in_shell(f"{sys.executable} -m tidelog {words.format(root=root)} >/dev/full")
+    assert (done.returncode, done.stderr) == (3, b"tidelog: standard output: No space left on device\n")
+    assert "3 something could not be read or written (a full disk, too)" in " ".join(cli_help().split())
+
+
+def cli_help() -> str:
+    return subprocess.run([sys.executable, "-m", "tidelog", "--help"], capture_output=True, text=True).stdout
+
+
+def in_shell(command: str, **environment: str) -> "subprocess.CompletedProcess[bytes]":
+    """A command whose streams a shell closes."""
+    return subprocess.run(
+        ["sh", "-c", command], capture_output=True, env={**os.environ, **environment}, timeout=DEADLINE_S
+    )
+
+
 def test_another_pipe_that_breaks_is_an_error(tmp_path: Path) -> None:
     code = (
         "import click, sys; from tidelog.cli.main import cli, main\n"
@@ -84,6 +139,14 @@ def test_another_pipe_that_breaks_is_an_error(tmp_path: Path) -> None:
 
 
 # -- Ctrl-C ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _obey_interrupts() -> Iterator[None]:
+    """A shell that runs tests in the background has SIGINT ignored, and so would every process that they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupted(code: str, *, ready: str = "ready") -> tuple[int, str, float]:
@@ -168,3 +231,31 @@ def test_a_locale_without_the_characters_shows_them_escaped(encoding: str, tmp_p
         assert done.returncode in (0, 2)
         assert b"Traceback" not in done.stderr
         assert done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("module", ["click", "tidelog.errors", "tidelog.cli.streams", "tidelog.cli.ls"])
+def test_ctrl_c_while_the_command_is_loaded_is_no_traceback(module: str) -> None:
+    """The signal comes at the import of a module: each stands for a moment of the first tenth of a second."""
+    code = (
+        "import signal, sys\n"
+        "class Pressed:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Pressed()); sys.argv = ['tidelog', 'ls', '.']\n"
+        "from tidelog.cli import main\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=DEADLINE_S)
+    assert (done.returncode, done.stderr) == (130, b"")
+
+
+def test_ctrl_c_before_the_words_of_a_command_are_read_is_no_traceback() -> None:
+    code = (
+        "import signal, sys, tidelog.cli\n"
+        "module = sys.modules['tidelog.cli.main']\n"
+        "module.are_streams_open = lambda: signal.raise_signal(signal.SIGINT)\n"
+        "sys.argv = ['tidelog', 'ls', '.']\n"
+        "module.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=DEADLINE_S)
+    assert (done.returncode, done.stderr) == (130, b"")

@@ -1,5 +1,6 @@
 """Nothing that a person reads moves the cursor, hides or reorders text: names and records come from anybody."""
 
+import json
 import os
 import random
 import re
@@ -144,8 +145,6 @@ def test_the_report_of_a_profile_hides_nothing() -> None:
 
 
 def test_machine_formats_hold_the_characters_themselves(root: Path) -> None:
-    import json
-
     result = run("cat", str(root), "--topic", "plain", "-o", "jsonl", "--limit", "1")
     assert json.loads(result.stdout)["topic"] == "plain"
     result = run("ls", str(root), "--json")
@@ -181,3 +180,32 @@ def test_dump_log_escapes_in_a_terminal_and_prints_every_byte_into_a_pipe(root: 
     assert shown.code == 0
     assert "\\x1b[2J" in shown.text
     assert RAW.search(shown.text) is None
+
+
+@pytest.mark.parametrize("limit", ["1000", "100000"])
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_machine_formats_are_escaped_in_a_terminal_alone(root: Path, form: str, limit: str) -> None:
+    """Few rows are written one by one, many as columns."""
+    words = ["cat", str(root), "--topic", "plain", "-o", form, "--limit", limit]
+    words += ["--salvage"] if limit == "100000" else []
+    piped = run(*words).stdout
+    shown = in_terminal(*words)
+    assert (shown.code, RAW.search(shown.text)) == (0, None)
+    assert RAW.search(piped) is not None
+    if form == "jsonl":
+        assert [json.loads(line) for line in shown.text.splitlines()] == list(map(json.loads, piped[:-1].split("\n")))
+    else:
+        assert "\\x1b[2J" in shown.text
+
+
+def test_json_for_programs_is_escaped_in_a_terminal(root: Path) -> None:
+    shown = in_terminal("ls", str(root), "--json")
+    assert (shown.code, RAW.search(shown.text)) == (0, None)
+    assert f"x{NASTY[3]}{NASTY[5]}y" in [json.loads(line)["topic"] for line in shown.text.splitlines()]
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_binary_forms_are_not_for_a_terminal(root: Path, form: str) -> None:
+    shown = in_terminal("cat", str(root), "--topic", "plain", "-o", form)
+    assert shown.code == 2
+    assert f"{form} is not for a terminal: redirect standard output, or name a file with --out" in shown.text

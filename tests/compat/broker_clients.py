@@ -23,6 +23,7 @@ from tests.interop.judges import Seen
 from tidelog.records import NewRecord
 
 TIMEOUT_S = 60
+Place = tuple[str, int]  # a topic and the number of a partition
 
 
 class Consumed(NamedTuple):
@@ -37,8 +38,8 @@ def create_topic(broker: Broker, topic: str, partitions: int, **configs: object)
     admin = _admin(broker)  # which must live until it has its answer
     created = admin.create_topics([NewTopic(topic, partitions, 1, config=_properties(configs))])
     created[topic].result(TIMEOUT_S)
-    for partition in range(partitions):
-        assert consume(broker, topic, partition) == Consumed([], 0)  # then its directory is there
+    places = [(topic, partition) for partition in range(partitions)]
+    assert consume_all(broker, places) == dict.fromkeys(places, Consumed([], 0))  # then their directories are there
 
 
 def set_topic_configs(broker: Broker, topic: str, **configs: object) -> None:
@@ -52,6 +53,11 @@ def set_topic_configs(broker: Broker, topic: str, **configs: object) -> None:
 
 def consume(broker: Broker, topic: str, partition: int, *, committed: bool = False) -> Consumed:
     """Every record of a partition; of `committed` transactions only, if so wanted."""
+    return consume_all(broker, [(topic, partition)], committed=committed)[topic, partition]
+
+
+def consume_all(broker: Broker, places: Iterable[Place], *, committed: bool = False) -> dict[Place, Consumed]:
+    """Every record of many partitions, read by one consumer."""
     consumer = Consumer(
         {
             **_common(broker),
@@ -64,21 +70,31 @@ def consume(broker: Broker, topic: str, partition: int, *, committed: bool = Fal
             "isolation.level": "read_committed" if committed else "read_uncommitted",
         }
     )
+    records: dict[Place, list[Seen]] = {place: [] for place in places}
+    ends: dict[Place, int] = {}
     try:
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        records: list[Seen] = []
-        while True:
+        consumer.assign([TopicPartition(*place, 0) for place in records])
+        while len(ends) < len(records):
             message = consumer.poll(TIMEOUT_S)
-            assert message is not None, f"{topic}-{partition}: silence behind {len(records)} records"
-            error = message.error()
+            assert message is not None, f"silence, and no end of {sorted(records.keys() - ends.keys())}"
+            place, error = _place_of(message), message.error()
             if error is None:
-                records.append(_seen(message))
+                records[place].append(_seen(message))
             elif error.code() == KafkaError._PARTITION_EOF:
-                return Consumed(records, _offset_of(message))
+                ends[place] = _offset_of(message)
             else:
-                raise AssertionError(f"{topic}-{partition}: {error}")
+                raise AssertionError(f"{place}: {error}")
     finally:
         consumer.close()
+    return {place: Consumed(records[place], ends[place]) for place in records}
+
+
+def log_starts(broker: Broker, places: Iterable[Place]) -> dict[Place, int]:
+    """The log start offsets of partitions."""
+    admin = _admin(broker)
+    asked = {TopicPartition(*place): OffsetSpec.earliest() for place in places}
+    answers = admin.list_offsets(asked)
+    return {(place.topic, place.partition): answer.result(TIMEOUT_S).offset for place, answer in answers.items()}
 
 
 def produce(broker: Broker, topic: str, partition: int, records: Iterable[NewRecord], **options: object) -> None:
@@ -151,6 +167,13 @@ def _seen(message: Message) -> Seen:
     headers: Any = message.headers() or []
     # librdkafka counts from 1, and says 0 where there is no timestamp, which a batch calls a CreateTime of -1.
     return Seen(_offset_of(message), timestamp_ms, key, value, tuple(headers), max(kind - 1, 0))
+
+
+def _place_of(message: Message) -> Place:
+    topic, partition = message.topic(), message.partition()
+    assert topic is not None
+    assert partition is not None
+    return topic, partition
 
 
 def _offset_of(message: Message) -> int:

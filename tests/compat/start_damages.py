@@ -5,11 +5,13 @@ damage(roots, random.Random(5))       what was done, in words
 
 import random
 import shutil
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tidelog.errors import CorruptionError
-from tidelog.records import read_batches
+from tidelog.protocol import message
+from tidelog.records import NewRecord, RecordBatch, build_batch, read_batches
 
 METADATA = "__cluster_metadata-0"
 UID = "0123456789abcdef0123456789abcdef"
@@ -18,6 +20,28 @@ CHECKPOINTS = (
     "recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint",
     "cleaner-offset-checkpoint",
 )  # fmt: skip
+
+RECORDS: Sequence[tuple[str, dict[str, object]]] = (
+    ("NoOpRecord", {}),
+    ("FeatureLevelRecord", {"name": "group.version", "feature_level": 1}),
+    ("FeatureLevelRecord", {"name": "group.version", "feature_level": 9}),
+    ("FeatureLevelRecord", {"name": "unheard.of", "feature_level": 1}),
+    ("FeatureLevelRecord", {"name": "metadata.version", "feature_level": 31}),
+    ("ConfigRecord", {"resource_type": 2, "resource_name": "orders", "name": "retention.ms", "value": "60000"}),
+    ("ConfigRecord", {"resource_type": 2, "resource_name": "orders", "name": "retention.ms", "value": "long"}),
+    ("ConfigRecord", {"resource_type": 2, "resource_name": "orders", "name": "segment.bytes", "value": "9999"}),
+    ("ConfigRecord", {"resource_type": 2, "resource_name": "orders", "name": "unheard.of", "value": "x"}),
+    ("ConfigRecord", {"resource_type": 2, "resource_name": "nowhere", "name": "cleanup.policy", "value": "keep"}),
+    ("TopicRecord", {"name": "orders", "topic_id": uuid.UUID(int=77)}),
+    ("TopicRecord", {"name": "another", "topic_id": uuid.UUID(int=78)}),
+    ("RemoveTopicRecord", {"topic_id": uuid.UUID(int=79)}),
+    ("UnregisterBrokerRecord", {"broker_id": 77, "broker_epoch": 5}),
+    ("FenceBrokerRecord", {"id": 1, "epoch": 999_999}),
+    ("BeginTransactionRecord", {}),
+    ("EndTransactionRecord", {}),
+    ("RemoveAccessControlEntryRecord", {"id": uuid.UUID(int=80)}),
+    ("ProducerIdsRecord", {"broker_id": 1, "broker_epoch": 0, "next_producer_id": 0}),
+)
 
 Roots = Sequence[Path]
 
@@ -28,8 +52,31 @@ def damage(roots: Roots, rng: random.Random) -> str:
 
 
 def _one(roots: Roots, rng: random.Random) -> str:
-    choose = rng.choices((_metadata_file, _root_file, _log_file, _directory, _identity), (10, 6, 8, 6, 4))[0]
+    ways = (_metadata_file, _root_file, _log_file, _directory, _identity, _record)
+    choose = rng.choices(ways, (10, 6, 8, 6, 4, 3))[0]
     return choose(roots, rng)
+
+
+def _record(roots: Roots, rng: random.Random) -> str:
+    """A record at the end of the metadata log, as a later release or a hand may have written it."""
+    logs = sorted((roots[0] / METADATA).glob("*.log")) if (roots[0] / METADATA).is_dir() else []
+    batches = [batch for path in logs[-1:] for batch in _whole_batches(path)]
+    if not batches:
+        return _directory(roots, rng)
+    kind, fields = rng.choice(RECORDS)
+    schema = message(kind)
+    assert schema.api_key is not None
+    value = bytes([1, schema.api_key, 0]) + schema.write(schema.new(**fields), 0)
+    place = {"base_offset": batches[-1].next_offset, "partition_leader_epoch": batches[-1].partition_leader_epoch}
+    logs[-1].write_bytes(logs[-1].read_bytes() + build_batch([NewRecord(None, value, 0)], **place))
+    return f"{kind} {fields} added to the metadata log"
+
+
+def _whole_batches(path: Path) -> list[RecordBatch]:
+    try:
+        return [batch for batch in read_batches(path.read_bytes()) if isinstance(batch, RecordBatch)]
+    except CorruptionError:
+        return []
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -180,7 +227,7 @@ def _rewrite(path: Path, files: Sequence[Path], rng: random.Random) -> str:
 
 
 def _directory(roots: Roots, rng: random.Random) -> str:
-    way = rng.choice((_drop, _move, _copy, _rename, _mark, _strange, _strange_file, _take_id, _lose_metadata))
+    way = rng.choice((_drop, _move, _copy, _rename, _mark, _strange, _strange_file, _take_id, _lose_metadata, _link))
     return way(roots, rng)
 
 
@@ -241,11 +288,23 @@ def _strange_file(roots: Roots, rng: random.Random) -> str:
     names = ("notes.txt", "abc.log", "00000000000000000009.log", "abc.snapshot", "x.index", "orders-9", ".lock",
              "00000000000000000060.log.swap", "00000000000000000060.log.deleted", "00000000000000000060.log.cleaned",
              "00000000000000000700-0000000002.checkpoint", "00000000000000000700-0000000002.checkpoint.part",
+             "notes.checkpoint", "a-copy-of-the-snapshot-of-monday.checkpoint.part", "old.checkpoint.deleted",
+             "99999999999999999999-0000000002.checkpoint",
              )  # fmt: skip
     name = rng.choice(names)
     if folder.is_dir() and not (folder / name).exists():
         (folder / name).write_bytes(rng.choice((b"", b"hello\n", bytes(100))))
     return f"file {folder.name}/{name} written"
+
+
+def _link(roots: Roots, rng: random.Random) -> str:
+    path = _pick(roots, rng)
+    if rng.random() < 0.5:
+        shutil.rmtree(path)
+    else:
+        path.rename(path.parent.parent / f"elsewhere-{path.name}")
+    path.symlink_to(path.parent.parent / f"elsewhere-{path.name}")
+    return f"{path.name} is a link that leads {'elsewhere' if path.exists() else 'nowhere'}"
 
 
 def _take_id(roots: Roots, rng: random.Random) -> str:

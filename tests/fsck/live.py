@@ -13,6 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidelog.fsck import Report, Severity, check
+from tidelog.log import TopicPartition
+from tidelog.log.checkpoints import OffsetCheckpoint
+from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.names import CLEANER_CHECKPOINT
 
 CHECKS_OF_A_WRITER = 50
 
@@ -36,8 +40,11 @@ def live_root(seed: int) -> Iterator[Path]:
             writer.stdin.close()
         assert writer.returncode == 0
         found = alarms(check(str(root), deep=True, jobs=1))
-        # A round of compaction ends where the process does, and nothing in this root tells that the topic is compacted.
-        found = [words for words in found if not words.startswith(f"warning LOG-GAP {root}/keys-0/")]
+        # If the process ends within the first round of compaction of a log, nothing here tells that it is compacted:
+        # the root has no metadata log, and the checkpoint of the cleaner is written after a round.
+        cleaned = OffsetCheckpoint(LocalFileSystem(), str(root / CLEANER_CHECKPOINT)).read()
+        if not cleaned.get(TopicPartition("keys", 0)):
+            found = [words for words in found if not words.startswith(f"warning LOG-GAP {root}/keys-0/")]
         if found:
             raise FalseAlarm(f"live, seed {seed}, after the writer has stopped: {found[:5]}")
 

@@ -6,24 +6,27 @@ import shutil
 import threading
 import uuid
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from tests.fsck.roots_on_disk import a_root, contents, flip, segment
-from tests.fsck.world import world
+from tests.fsck.world import NOW, world
 from tests.golden import corpus
+from tests.log.logs import sealed
 from tidelog.errors import InvalidRequestError
-from tidelog.fsck import CODES, Report, Severity, check
+from tidelog.fsck import CODES, Report, Severity, check, repair
 from tidelog.fsck.places import find_places
-from tidelog.log import LogConfig, ManualClock, UnifiedLog
+from tidelog.log import LogConfig, LogManager, ManualClock, TopicPartition, UnifiedLog
 from tidelog.log.files import join
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.locks import lock_path
 from tidelog.log.names import UNFINISHED_WRITE
 from tidelog.log.offline_root import OfflineRoot
+from tidelog.log.producer_snapshot import build_snapshot, parse_snapshot
 from tidelog.log.write_journal import WriteJournal, WriteKind, write_journal
-from tidelog.records import NewRecord, read_batches
+from tidelog.records import NewRecord, build_batch, read_batches
 from tidelog.records.checksum import crc32c_of
 
 
@@ -137,6 +140,20 @@ def test_records_that_cannot_be_read_are_found_by_a_deep_look_only(tmp_path: Pat
     assert [code for code, _, _ in found(tmp_path)] == ["LOG-RECORDS"]
 
 
+def test_a_marker_that_cannot_be_read_is_found_by_every_look(root: Path) -> None:
+    log = segment(root, 5)
+    batches = list(read_batches(log.read_bytes()))
+    number = max(number for number, batch in enumerate(batches) if batch.is_control)
+    start, size = batch_starts(log)[number], len(batches[number].buffer)
+    data = log.read_bytes()
+    bad = sealed(data[start : start + size], {size - 9: 9})  # a record of an unknown type
+    log.write_bytes(data[:start] + bad + data[start + size :])
+    (told,) = [one for one in check(root).findings if one.code == "LOG-RECORDS"]
+    assert (told.severity, told.position, told.size) == (Severity.ERROR, start, size)
+    assert told.message.startswith("a transaction marker that cannot be read: ")
+    assert ("LOG-RECORDS", f"orders-0/{log.name}", start) in found(root)
+
+
 # -- what lies beside it ---------------------------------------------------------------------------------------------
 
 
@@ -170,6 +187,36 @@ def test_what_kafka_wrote_is_clean(case: str) -> None:
     assert report.counts["batches"] > 40
 
 
+def test_indexes_that_a_compaction_has_still_to_rename_are_not_missing(root: Path) -> None:
+    (root / ".kafka_cleanshutdown").unlink()
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        path = segment(root, 1).with_suffix(suffix)
+        path.rename(path.with_name(f"{path.name}.swap"))
+    assert checked(root).codes() == set()
+
+
+def test_an_index_without_its_segment_is_no_error_in_a_copy_that_a_crash_ended(root: Path) -> None:
+    future = root / f"new-0.{'0' * 32}-future"
+    future.mkdir()
+    (future / f"{0:020}.index").write_bytes(b"")
+    assert "SEG-NO-LOG" in checked(root).codes()
+    (root / ".kafka_cleanshutdown").unlink()
+    assert "SEG-NO-LOG" not in checked(root).codes()
+
+
+def severities(root: Path) -> dict[str, Severity]:
+    return {one.code: one.severity for one in checked(root).findings if one.severity is not Severity.INFO}
+
+
+def test_indexes_that_kafka_rebuilds_are_no_error_when_they_are_missing(root: Path) -> None:
+    """Without an offset index Kafka reads the segment and makes all of its indexes."""
+    for suffix in (".timeindex", ".txnindex"):
+        (segment(root, 1, ".log").with_suffix(suffix)).unlink()
+    assert severities(root) == {"TIX-MISSING": Severity.ERROR, "TXN-MISSING": Severity.ERROR}
+    segment(root, 1, ".log").with_suffix(".index").unlink()
+    assert severities(root) == dict.fromkeys(("IDX-MISSING", "TIX-MISSING", "TXN-MISSING"), Severity.WARNING)
+
+
 # What Kafka itself has left of logs that were damaged before it started: it did not look, or did not mind.
 LEFT_BY_KAFKA = {
     "clean/after/c-empty-log-0": {"IDX-ENTRY", "TIX-ENTRY", "TXN-ENTRY"},
@@ -183,7 +230,6 @@ LEFT_BY_KAFKA = {
     "clean/after/c-swap-0": {"LOG-GAP", "TIX-STALE", "TXN-MISSING"},
     "clean/after/c-timeindex-empty-0": {"TIX-STALE"},
     "clean/after/c-torn-boundary-0": {"CHK-RANGE", "EPO-ENTRY", "IDX-ENTRY"},
-    "unclean/after/u-deleted-seg-0": {"EPO-START"},
     "unclean/after/u-dup-tail-0": {"CHK-RANGE", "EPO-ENTRY", "LOG-ORDER"},
     "unclean/after/u-extra-0": {"PAR-FOREIGN"},
     "unclean/after/u-hdr-back-0": {"LOG-ORDER"},
@@ -229,6 +275,29 @@ def test_a_log_start_that_was_moved_forward_is_known_by_the_leader_epochs(root: 
     assert ("EPO-START", "orders-1/leader-epoch-checkpoint", None) in found(root)
 
 
+def test_a_kill_during_retention_is_no_finding_after_the_next_clean_stop(tmp_path: Path) -> None:
+    """The epoch still begins where the deleted segments did: neither our start nor Kafka's moves it."""
+    clock, partition = ManualClock(NOW), TopicPartition("orders", 0)
+    config = LogConfig(retention_ms=-1, segment_bytes=300)
+    manager = LogManager.open(str(tmp_path), config, clock=clock)
+    log = manager.get_or_create(partition)
+    for _ in range(6):
+        log.append_as_leader(memoryview(bytearray(build_batch([NewRecord(b"k", b"v" * 100, NOW)]))), 0)
+    log.update_high_watermark(log.log_end_offset)
+    log.delete_records(3)
+    log.delete_old_segments()
+    for root in manager.roots:  # the kill
+        root.unlock()
+        for one in root.logs.values():
+            one.release()
+    for _ in range(2):
+        with LogManager.open(str(tmp_path), config, clock=clock) as again:
+            assert again.get(partition).log_start_offset == 3
+        report = checked(tmp_path)
+        assert report.codes() == set()
+        assert [one.severity for one in report.findings if one.code == "EPO-START"] == [Severity.INFO]
+
+
 def test_what_kafka_left_of_damaged_logs_is_found() -> None:
     variants = {
         "c-flip-active-0": "LOG-CRC", "c-index-garbage-0": "IDX-ENTRY", "c-notimeindex-0": "TIX-STALE",
@@ -245,6 +314,64 @@ def test_a_snapshot_that_lacks_a_producer_is_found_where_everything_is_read(root
     second.write_bytes(first.read_bytes())
     assert "SNP-STATE" not in {code for code, _, _ in found(root, deep=False)}
     assert ("SNP-STATE", f"orders-0/{second.name}", None) in found(root)
+
+
+SENT_S = 1_700_000_000
+OLD, YOUNG, BUSY = 1, 2, 3  # producers; the last has an open transaction
+
+
+@pytest.fixture
+def noted(root: Path) -> Path:
+    """A snapshot with producers that wrote a minute, and ten seconds, before it was written."""
+    clock = ManualClock(SENT_S * 1000)
+    with UnifiedLog.open(root / "sent-0", clock=clock) as log:
+        for producer, after_s in ((OLD, 0), (YOUNG, 50), (BUSY, 51)):
+            record = NewRecord(b"k", b"v", (SENT_S + after_s) * 1000)
+            options = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0}
+            data = build_batch([record], **options, is_transactional=producer == BUSY)
+            log.append_as_leader(memoryview(data), 0)
+        log.roll()
+        log.append(NewRecord(b"k", b"v", (SENT_S + 61) * 1000))
+    return segment(root, 0, ".snapshot", "sent-0")
+
+
+def known_to(path: Path, producers: Collection[int], written_s: int = SENT_S + 60) -> list[str]:
+    """What is said of a snapshot that knows these producers only, and was written at this time."""
+    entries = parse_snapshot(path.read_bytes())
+    assert {entry.producer_id for entry in entries} == {OLD, YOUNG, BUSY}
+    path.write_bytes(build_snapshot([entry for entry in entries if entry.producer_id in producers]))
+    os.utime(path, (written_s, written_s))
+    found = [one for one in checked(path.parent, deep=True).findings if one.file == str(path)]
+    return [f"{one.severity} {one.code}" for one in found]
+
+
+@pytest.mark.parametrize("producers", [(YOUNG, BUSY), (BUSY,)])
+def test_a_snapshot_may_lack_producers_that_were_silent_for_longest(noted: Path, producers: tuple[int, ...]) -> None:
+    """A broker forgets them after producer.id.expiration.ms, which may be seconds. A repair leaves the snapshot."""
+    assert known_to(noted, producers) == ["info SNP-EXPIRED"]
+    before = noted.read_bytes()
+    repair(str(noted.parent.parent))
+    assert noted.read_bytes() == before
+
+
+def test_a_snapshot_has_whom_it_needs(noted: Path) -> None:
+    assert known_to(noted, (OLD, YOUNG, BUSY)) == []
+
+
+def test_a_snapshot_may_not_lack_a_producer_and_know_one_that_was_silent_for_longer(noted: Path) -> None:
+    assert known_to(noted, (OLD, BUSY)) == ["error SNP-STATE"]
+
+
+def test_a_snapshot_may_not_lack_a_producer_whose_transaction_is_open(noted: Path) -> None:
+    assert known_to(noted, (OLD, YOUNG)) == ["error SNP-STATE"]
+
+
+def test_a_snapshot_may_not_lack_a_producer_that_has_just_written(noted: Path) -> None:
+    assert known_to(noted, (BUSY,), SENT_S + 50) == ["error SNP-STATE"]
+
+
+def test_nothing_is_said_of_producers_that_were_silent_for_a_day(noted: Path) -> None:
+    assert known_to(noted, (BUSY,), SENT_S + 90_000) == []
 
 
 # -- roots -----------------------------------------------------------------------------------------------------------

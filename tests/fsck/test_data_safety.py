@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fsck.roots import a_root as small_root
 from tests.fsck.roots_on_disk import a_root, contents, flip, segment
 from tests.fsck.test_check import batch_starts
 from tests.fsck.world import CONFIG, NOW, ORDERS, ROOT, directory_of, world
@@ -17,7 +18,8 @@ from tidelog.fsck.quarantine import MANIFEST
 from tidelog.log import Isolation, ManualClock, UnifiedLog
 from tidelog.log.files import join, read_whole
 from tidelog.log.locks import lock_path
-from tidelog.records import NewRecord, build_batch, read_batches
+from tidelog.records import Codec, NewRecord, build_batch, read_batches
+from tidelog.records.compression import MAX_DECOMPRESSED_BYTES
 
 
 @pytest.fixture
@@ -250,6 +252,22 @@ def test_a_batch_in_the_value_of_a_broken_one_is_not_taken_for_a_batch_of_the_lo
     flip(path, batch_starts(path)[1] + 62)
     assert repaired(tmp_path).is_clean
     assert offsets_in(path) == [0, 2]
+
+
+def test_a_batch_that_decompresses_to_more_than_is_read_at_once_is_kept(tmp_path: Path) -> None:
+    """Its checksum holds, and Kafka reads it: the limit is our own, and no damage."""
+    small = [bytes(build_batch([NewRecord(b"k", b"v", 9)], base_offset=offset)) for offset in (0, 2)]
+    zeros = bytes(MAX_DECOMPRESSED_BYTES)
+    large = bytes(build_batch([NewRecord(b"large", zeros, 9)], codec=Codec.ZSTD, base_offset=1))
+    data = b"".join([small[0], large, small[1]])
+    root = small_root(tmp_path / "root", {"orders-0": [data]})
+    repaired(root)
+    assert (root / "orders-0" / f"{0:020}.log").read_bytes() == data
+    found = check(str(root), deep=True)
+    assert [(one.code, one.severity, one.position) for one in found.findings if one.code.startswith("LOG")] == [
+        ("LOG-LARGE", Severity.INFO, len(small[0]))
+    ]
+    assert found.counts["batches"] == 3
 
 
 def test_megabytes_of_anything_between_two_batches_go_and_nothing_else(root: Path) -> None:

@@ -1,5 +1,6 @@
 """Batches that stand where another one belongs: they go where their offsets say, and are never given another's."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,74 @@ def test_a_flipped_bit_of_a_batch_length_costs_no_record(root: Path, number: int
     assert {entry["code"] for entry in manifest(result)} == {"LOG-LENGTH"}
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_flipped_bit_of_a_batch_length_costs_no_batch_of_megabytes(number: int) -> None:
+    """Of whatever records: in those that hold small numbers, many positions look like the start of a batch."""
+    rng = random.Random(number)
+    numbers = b"".join(rng.randrange(300).to_bytes(rng.choice((2, 4, 8)), "big") for _ in range(1000))
+    values = rng.randbytes(5 << 20), bytes(5 << 20), numbers * 1100
+    batches = [bytearray(build_batch([NewRecord(b"k", one, 9)], base_offset=at)) for at, one in enumerate(values)]
+    for bit in (0, 6):
+        for prefix in (b"", b"\x07"):
+            damaged = [bytes(batch) for batch in batches]
+            header = bytearray(batches[number][:12])
+            header[8] ^= 1 << bit
+            damaged[number] = prefix + bytes(header) + damaged[number][12:]
+            facts = scanned(b"".join(damaged), window=1 << 20, deep=False)
+            start = sum(len(batch) for batch in damaged[:number]) + len(prefix)
+            *_, damage = facts.damage
+            assert (damage.position, damage.size) == (start, len(batches[number]))
+            assert damage.right is not None
+            assert damage.right.data[:4] == batches[number][8:12]
+
+
+def test_wrong_lengths_of_all_batches_are_put_right_in_one_round(tmp_path: Path) -> None:
+    batches = [bytes(build_batch([NewRecord(b"k", b"v" * at, 9)] * 2, base_offset=2 * at)) for at in range(30)]
+    log = roots.a_root(tmp_path / "logs", {"t-0": batches}) / "t-0" / f"{0:020}.log"
+    before = log.read_bytes()
+    for start in reversed(batch_starts(log)):
+        flip(log, start + 8, 6)
+    facts = scanned(log.read_bytes())
+    assert [(damage.size, damage.right is not None) for damage in facts.damage] == [(len(one), True) for one in batches]
+    repaired(tmp_path / "logs")
+    assert log.read_bytes() == before
+
+
+@pytest.mark.parametrize("partition", ["orders-0", "orders-1"])
+@pytest.mark.parametrize(("start", "count"), [(0, 1), (0, 7), (5, 1), (7, 1), (9, 1), (11, 2), (13, 1), (16, 1)])
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_bytes_that_are_missing_before_the_checksum_of_a_batch_cost_no_record(
+    root: Path, partition: str, number: int, start: int, count: int
+) -> None:
+    """The neighbours tell the offset, and the records are what they were."""
+    log = segment(root, 1, partition=partition)
+    before = log.read_bytes()
+    at = batch_starts(log)[number] + start
+    log.write_bytes(before[:at] + before[at + count :])
+    result = repaired(root)
+    assert result.is_clean
+    assert log.read_bytes() == before
+    (entry,) = [entry for entry in manifest(result) if entry["file"] == str(log)]
+    assert (entry["code"], entry["position"], entry["size"]) == ("LOG-LENGTH", at - start, 17 - count)
+
+
+@pytest.mark.parametrize("start", range(17))
+def test_in_a_compacted_log_a_short_header_is_completed_if_its_offset_is_certain(tmp_path: Path, start: int) -> None:
+    """The neighbours do not imply it there, but between theirs may be one only that has the bytes which are left."""
+    for number, offsets in enumerate(([290, 300, 310], [3, 300, 4000], [3, 300, 1 << 30])):
+        batches = [bytes(build_batch([NewRecord(b"k", b"v", 9)], base_offset=offset)) for offset in offsets]
+        root = roots.a_root(tmp_path / f"logs{number}", {"t-0": batches})
+        (root / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 300\n")
+        log = root / "t-0" / f"{0:020}.log"
+        before = log.read_bytes()
+        at = len(batches[0]) + start
+        log.write_bytes(before[:at] + before[at + 1 :])
+        repaired(root)
+        is_certain = start not in ((7,), (6, 7), range(8))[number]  # 300 is 0x012c; 0x2c is left of others, too
+        assert (log.read_bytes() == before) == is_certain
+        assert offsets_in(log) == (offsets if is_certain else [offsets[0], offsets[2]])
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_an_offset_that_one_inserted_byte_made_is_not_believed(root: Path, is_clean: bool) -> None:
     """The byte after the offset makes it a hundred times as large; everything else of the batch is sound."""
@@ -165,6 +234,17 @@ def test_a_header_that_was_zeroed_is_written_by_what_its_neighbours_tell(root: P
     log.write_bytes(before[:start] + bytes(17) + before[start + 17 :])
     assert repaired(root).is_clean
     assert log.read_bytes() == before
+
+
+def test_the_offset_0_of_a_zeroed_header_is_not_believed_where_the_log_begins_with_it(root: Path) -> None:
+    """What precedes the batch is zero too, so only the batch after it tells its offset."""
+    log = segment(root, 0)
+    before, records = log.read_bytes(), offsets_in(log)
+    start = batch_starts(log)[2]
+    first = records.index(int.from_bytes(before[start : start + 8], "big"))
+    log.write_bytes(bytes(start + 17) + before[start + 17 :])
+    repaired(root)
+    assert offsets_in(log) == records[first:]
 
 
 def test_a_sound_batch_inside_of_a_damaged_one_goes_to_where_it_is_missing(tmp_path: Path) -> None:

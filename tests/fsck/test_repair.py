@@ -360,6 +360,8 @@ def test_a_topic_id_is_taken_from_another_partition_and_else_left_to_people(root
     (root / "keys-0" / "partition.metadata").write_bytes(b"?")
     result = repaired(root)
     assert path.read_bytes() == before
+    (line,) = [line for line in result.done if line.startswith(f"{path}: written")]
+    assert line.endswith(f"{before.decode().split()[-1]} of the topic's other partitions (PAR-METADATA)")
     assert [(one.code, one.topic_partition.topic) for one in result.left if one.topic_partition] == [
         ("PAR-METADATA", "keys")
     ]

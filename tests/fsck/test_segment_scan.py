@@ -208,8 +208,25 @@ def test_a_largest_time_that_no_record_has_is_told_by_both_ways() -> None:
     batches[3][42] = 9  # the last byte of the largest timestamp
     batches[3][17:21] = crc32c_of(memoryview(batches[3])[21:]).to_bytes(4, "big")
     facts = assert_both_ways_agree(b"".join(batches), deep=True)
-    assert facts.odd_times == [(3 * len(batches[0]), "the largest timestamp is 53, the header says 9")]
+    assert facts.remarks == [(3 * len(batches[0]), "LOG-TIMES", "the largest timestamp is 53, the header says 9")]
     assert facts.next_offset == 5
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_batch_that_claims_to_be_larger_than_is_read_at_once_is_kept(magic: int) -> None:
+    """A block of snappy begins with its size, here 1 GiB: nothing is decompressed, and nothing else is read."""
+    block = b"\x80\x80\x80\x80\x04" + bytes(40)
+    if magic == 2:
+        large = bytearray(build_batch([NewRecord(b"k", b"v", 9)], base_offset=1, codec=Codec.SNAPPY))[:61] + block
+        large[8:12] = (len(large) - 12).to_bytes(4, "big")
+        large[17:21] = crc32c_of(large[21:]).to_bytes(4, "big")
+    else:
+        large = bytearray()
+        write_message(large, 1, 1, NewRecord(None, block, 9), codec=Codec.SNAPPY)
+    small = [bytes(build_batch([NewRecord(b"k", b"v", 9)], base_offset=offset)) for offset in (0, 2)]
+    facts = assert_both_ways_agree(b"".join([small[0], large, small[1]]), deep=True)
+    assert facts.batches["first"].tolist() == [0, 1, 2]
+    assert [(position, code) for position, code, _ in facts.remarks] == [(len(small[0]), "LOG-LARGE")]
 
 
 @pytest.mark.parametrize("left", [0, 10, 4096, 5000])

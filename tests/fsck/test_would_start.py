@@ -12,16 +12,21 @@ import pytest
 
 from tests.fsck.roots_on_disk import a_root, contents
 from tests.golden.corpus import case
+from tests.log.logs import unreadable_marker
 from tidelog.fsck import Verdict, check, repair, verdicts
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import UNFINISHED_WRITE
-from tidelog.log.partition_metadata import read_topic_id
-from tidelog.records import read_batches
+from tidelog.log.partition_metadata import read_topic_id, uuid_text
+from tidelog.protocol import message
+from tidelog.records import NewRecord, build_batch, read_batches
+from tidelog.records.checksum import crc32c_of
 
 CASE = "kafka-4.3/9-metadata"
 METADATA = "__cluster_metadata-0"
 IDENTITY = "meta.properties"
+FIRST_CONTROL_TYPE = 69  # after the header of a batch and what precedes the key of a record, its second byte
 OTHER_ID = "AbCdEfGhIjKlMnOpQrStUw"
+THIRD_ID = "1tqYDSwdSPSJC3_YrWReVw"
 
 
 @pytest.fixture
@@ -50,6 +55,20 @@ def keep(path: Path, share: float) -> None:
     path.write_bytes(data[: int(len(data) * share)])
 
 
+def repeat_batch(path: Path, number: int) -> None:
+    """Write a batch a second time, right after itself."""
+    data = path.read_bytes()
+    sizes = [batch.size_in_bytes for batch in read_batches(data)]
+    start, end = sum(sizes[:number]), sum(sizes[: number + 1])
+    path.write_bytes(data[:end] + data[start:])
+
+
+def set_byte(path: Path, position: int, value: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] = value
+    path.write_bytes(data)
+
+
 def test_kafka_starts_with_the_topics_of_the_metadata(root: Path) -> None:
     created, deleted = set(), set()
     for deed, what, _ in json.loads((case(CASE) / "operations.json").read_text(encoding="utf-8")):
@@ -68,7 +87,7 @@ def test_where_logs_begin_and_end_is_told_and_what_has_no_directory_begins_anew(
     assert found.topics["orders"][0] is not None
     assert {str(partition) for partition in found.missing} & {"orders-0", "orders-1", "views-0"} == set()
     assert not found.is_whole
-    assert "begun anew, empty" in str(found)
+    assert "created empty" in str(found)
 
 
 def test_a_directory_without_a_metadata_log_is_not_judged(root: Path) -> None:
@@ -116,11 +135,53 @@ def test_partitions_that_a_start_would_cut_short_are_counted_and_listed(root: Pa
     data[200] ^= 1
     log.write_bytes(data)
     found = verdict_on(root)
-    assert "; 1 cut short by recovery, 11 begun anew" in str(found)
+    assert "; 1 cut short by recovery, 11 created empty" in str(found)
     assert not found.is_whole
     assert found.topics["orders"][0] == (5, 5)
     [first, _] = found.to_dict()["cut_short"]["orders-0"]
     assert (first["position"], first["bytes"], first["last_offset"]) == (125, 250, 11)
+
+
+def test_a_start_indexes_logs_as_often_as_the_configs_of_the_topic_say(root: Path) -> None:
+    """An index that is to have an entry for each batch cannot hold offsets that go back: Kafka empties the segment."""
+    (root / ".kafka_cleanshutdown").unlink()
+    (root / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    log = next((root / "orders-0").glob("*.log"))
+    data = log.read_bytes()
+    sizes = [batch.size_in_bytes for batch in read_batches(data)]
+    second, third, fourth = sizes[0], sum(sizes[:2]), sum(sizes[:3])
+    log.write_bytes(data[:second] + data[third:fourth] + data[second:third] + data[fourth:])
+    kept = verdict_on(root).topics["orders"][0]
+    assert kept is not None
+    assert kept.end > 0
+    add_config(root, "orders", "index.interval.bytes", "0")
+    emptied = verdict_on(root).topics["orders"][0]
+    assert emptied is not None
+    assert emptied.first == emptied.end < kept.end
+
+
+def lead_nowhere(directory: Path) -> None:
+    shutil.rmtree(directory)
+    directory.symlink_to("nowhere")
+
+
+def in_quorum_state(root: Path, name: str, value: object) -> None:
+    path = root / METADATA / "quorum-state"
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+
+
+def add_config(root: Path, topic: str, name: str, value: str) -> None:
+    add_record(root, "ConfigRecord", resource_type=2, resource_name=topic, name=name, value=value)
+
+
+def add_record(root: Path, kind: str, **fields: object) -> None:
+    """Add a record to the metadata log."""
+    log = newest(root, ".log")
+    last = list(read_batches(log.read_bytes()))[-1]
+    schema = message(kind)
+    record = bytes([1, schema.api_key, 0]) + schema.write(schema.new(**fields), 0)
+    data = build_batch([NewRecord(None, record, 0)], base_offset=last.next_offset, partition_leader_epoch=1)
+    log.write_bytes(log.read_bytes() + data)
 
 
 def test_directories_that_a_broker_has_open_are_not_judged(root: Path) -> None:
@@ -151,6 +212,36 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     "a quorum-state of the future": (
         lambda root: (root / METADATA / "quorum-state").write_text('{"data_version":7}'), "META-QUORUM",
     ),
+    "a snapshot that names the voters twice": (
+        lambda root: repeat_batch(newest(root, ".checkpoint"), 0), "META-SNAPSHOT",
+    ),
+    "a snapshot that creates topics twice": (
+        lambda root: repeat_batch(newest(root, ".checkpoint"), 1), "META-SNAPSHOT",
+    ),
+    "a bootstrap.checkpoint with an unknown control record": (
+        lambda root: set_byte(root / "bootstrap.checkpoint", FIRST_CONTROL_TYPE, 19), "META-BOOTSTRAP",
+    ),
+    "a file whose name only ends like that of a snapshot": (
+        lambda root: (root / METADATA / "notes.checkpoint").write_text("x"), "META-SNAPSHOT",
+    ),
+    "a snapshot with an offset that does not exist": (
+        lambda root: newest(root, ".checkpoint").rename(root / METADATA / f"{'9' * 20}-0000000001.checkpoint"),
+        "META-SNAPSHOT",
+    ),
+    "the last leader epoch in quorum-state": (
+        lambda root: in_quorum_state(root, "leaderEpoch", 2**31 - 1), "META-QUORUM",
+    ),
+    "a leader epoch that is too large": (lambda root: in_quorum_state(root, "leaderEpoch", 2**40), "META-QUORUM"),
+    "an infinite version of quorum-state": (
+        lambda root: (root / METADATA / "quorum-state").write_text('{"data_version":1e400}'), "META-QUORUM",
+    ),
+    "no number in quorum-state": (lambda root: in_quorum_state(root, "appliedOffset", float("nan")), "META-QUORUM"),
+    "a link that leads nowhere in place of a partition": (lambda root: lead_nowhere(root / "orders-0"), "NODE-START"),
+    "a config that Kafka rejects": (lambda root: add_config(root, "orders", "retention.ms", "long"), "NODE-START"),
+    "segments that Kafka 4 rejects": (lambda root: add_config(root, "orders", "segment.bytes", "9999"), "NODE-START"),
+    "a feature of a later Kafka": (
+        lambda root: add_record(root, "FeatureLevelRecord", name="group.version", feature_level=9), "NODE-START",
+    ),
     "half of bootstrap.checkpoint": (lambda root: keep(root / "bootstrap.checkpoint", 0.3), "META-BOOTSTRAP"),
     "the id of another topic": (
         lambda root: (root / METADATA / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}"),
@@ -175,6 +266,26 @@ def test_what_keeps_kafka_from_starting_is_an_error(root: Path, damage: tuple[Da
     assert (found.starts, found.topics) == (False, {})
     assert found.reason
     assert {code, "NODE-START"} <= codes(root)
+
+
+@pytest.mark.parametrize("is_recovered", [True, False])
+def test_a_marker_that_must_be_read_and_cannot_keeps_kafka_from_starting_until_the_repair(
+    root: Path, is_recovered: bool
+) -> None:
+    log = max((root / "orders-0").glob("*.log"))
+    log.chmod(0o644)
+    batches = list(read_batches(log.read_bytes()))
+    end = batches[-1].last_offset + 1
+    log.write_bytes(log.read_bytes() + unreadable_marker(end))
+    (root / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    if not is_recovered:
+        (root / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    assert verdict_on(root).starts is False
+    assert {"LOG-RECORDS", "NODE-START"} <= codes(root)
+    repair(str(root))
+    found = verdict_on(root).topics["orders"][0]
+    assert found is not None
+    assert found.end == end
 
 
 HARMLESS: dict[str, Damage] = {
@@ -207,6 +318,20 @@ def test_topics_that_the_metadata_has_lost_are_set_aside(root: Path) -> None:
     assert "NODE-STRAY" in codes(root)
 
 
+def test_a_snapshot_that_begins_with_an_unknown_codec_is_a_no_that_names_it(root: Path) -> None:
+    """Its checksum is right: only the one who decompresses the batch sees it."""
+    path = newest(root, ".checkpoint")
+    data = bytearray(path.read_bytes())
+    end = 12 + int.from_bytes(data[8:12], "big")
+    data[22] |= 7
+    data[17:21] = crc32c_of(bytes(data[21:end])).to_bytes(4, "big")
+    path.write_bytes(data)
+    found = verdict_on(root)
+    assert (found.starts, found.reason_path) == (False, str(path))
+    assert "codec id 7 is unknown" in str(found)
+    assert "META-SNAPSHOT" in codes(root)
+
+
 def test_a_snapshot_that_is_cut_between_batches_is_found_where_kafka_starts_without_topics(root: Path) -> None:
     path = newest(root, ".checkpoint")
     header, *_ = read_batches(path.read_bytes())
@@ -225,10 +350,14 @@ def test_a_topic_id_is_written_anew_from_the_metadata_log(root: Path) -> None:
     path.unlink()
     assert "PAR-METADATA" in codes(root)
     assert str(root / "views-0") in verdict_on(root).strays
+    assert before is not None
+    shutil.copytree(root / "views-0", root / "views-1")
+    (root / "views-1" / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}")
     result = repair(str(root))
-    assert any("PAR-METADATA" in line for line in result.done)
+    words = f"{path}: written with topic id {uuid_text(before)} of the metadata log (PAR-METADATA)"
+    assert [line for line in result.done if "views-0/partition.metadata" in line] == [words]
     assert read_topic_id(LocalFileSystem(), str(path)) == before
-    assert not verdict_on(root).strays
+    assert str(root / "views-0") not in verdict_on(root).strays
 
 
 # -- several roots -----------------------------------------------------------------------------------------------------
@@ -275,3 +404,77 @@ def test_a_partition_that_lies_in_two_log_dirs_keeps_kafka_from_starting(tmp_pat
     found = verdict_on(root, other)
     assert (found.starts, found.reason_path) == (False, str(other / "orders-0"))
     assert {"ROOT-DUPLICATE", "NODE-START"} <= codes(root, other)
+
+
+@pytest.mark.parametrize("nodes", [(None, None), (1, None), (1, 2)])
+def test_a_partition_in_two_named_directories_is_reported_whoever_they_belong_to(
+    tmp_path: Path, root: Path, nodes: tuple[int | None, int | None]
+) -> None:
+    """Without a metadata log, and whether the directories are formatted or not."""
+    others = [tmp_path / "d1", tmp_path / "d2"]
+    for other, node, directory_id in zip(others, nodes, (OTHER_ID, THIRD_ID), strict=True):
+        shutil.copytree(root / "orders-0", other / "orders-0")
+        shutil.copy(root / "recovery-point-offset-checkpoint", other)
+        if node is not None:
+            identity = f"version=1\nnode.id={node}\ncluster.id=c\ndirectory.id={directory_id}\n"
+            (other / IDENTITY).write_text(identity)
+    found = verdict_on(*others)
+    assert (found.starts, found.reason_path) == (False, str(others[1] / "orders-0"))
+    assert "ROOT-DUPLICATE" in codes(*others)
+
+
+def test_named_directories_of_different_nodes_keep_kafka_from_starting(tmp_path: Path, root: Path) -> None:
+    others = [tmp_path / "d1", tmp_path / "d2"]
+    for number, other in enumerate(others):
+        shutil.copytree(root / f"orders-{number}", other / f"orders-{number}")
+        (other / IDENTITY).write_text(f"version=1\nnode.id={number}\ncluster.id=c\n")
+    assert verdict_on(*others).reason == "it is of node 1, another directory of node 0"
+    assert "NODE-START" in codes(*others)
+
+
+def test_directories_that_a_config_names_are_of_one_node_even_with_two_metadata_logs(
+    tmp_path: Path, root: Path
+) -> None:
+    roots = [root, shutil.copytree(root, tmp_path / "other")]
+    identity = roots[1] / IDENTITY
+    identity.chmod(0o644)
+    identity.write_text(identity.read_text().replace("node.id=1", "node.id=2"))
+    names = [str(root) for root in roots]
+    assert len(verdicts(names)) == 2
+    [found] = verdicts(names, are_log_dirs=True)
+    assert found.starts is False
+    assert {"ROOT-DUPLICATE", "NODE-START"} <= check(names, are_log_dirs=True).codes()
+
+
+CHECKPOINTS = (
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+FORMS = {"no version": "x\n", "another version": "1\n0\n", "a count that is wrong": "0\n3\norders 0 1\n",
+         "a field too few": "0\n1\norders 0\n", "no text": "\udcff"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_checkpoint_that_is_not_of_its_form_is_an_error_and_takes_the_directory_offline(
+    root: Path, name: str, form: str
+) -> None:
+    (root / name).write_bytes(FORMS[form].encode(errors="surrogateescape"))
+    report = check([str(root)])
+    [finding] = [one for one in report.findings if one.code == "CHK-FORMAT"]
+    [verdict] = report.verdicts
+    assert finding.severity.value == "error"
+    assert finding.message.endswith("Kafka takes the log directory offline")
+    assert str(root) in verdict.offline_roots or verdict.starts is False  # the last directory ends the start
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_wrong_number_in_a_checkpoint_is_as_grave_as_what_kafka_makes_of_it(root: Path, name: str) -> None:
+    (root / name).write_text("0\n1\norders 0 x\n")
+    report = check([str(root)])
+    [finding] = [one for one in report.findings if one.code == "CHK-FORMAT"]
+    [verdict] = report.verdicts
+    is_served = verdict.starts and verdict.topics["orders"][0] is not None
+    assert is_served == (finding.severity.value == "warning") == (name != "replication-offset-checkpoint")

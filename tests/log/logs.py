@@ -9,7 +9,7 @@ The clock stands at NOW, where all records come from, until somebody moves it: `
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from tidelog.records import (
     build_end_txn_marker,
     read_batches,
 )
+from tidelog.records.checksum import crc32c_of
 
 CLIENT, COORDINATOR, RAFT_LEADER = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR, AppendOrigin.RAFT_LEADER
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
@@ -116,6 +117,21 @@ def marker(
     return build_end_txn_marker(
         end, producer_id=producer_id, producer_epoch=epoch, timestamp_ms=NOW, offset=offset, partition_leader_epoch=0
     )
+
+
+def unreadable_marker(offset: int, producer_id: int = 5) -> bytearray:
+    """A marker whose checksum holds and whose key is of a version that cannot be."""
+    data = marker(producer_id, COMMIT, offset=offset)
+    return sealed(data, {data.rindex(COMMIT.to_key()): 0xFF})
+
+
+def sealed(data: bytes | bytearray, changes: Mapping[int, int]) -> bytearray:
+    """A batch with other bytes, given by their positions, and the checksum that goes with them."""
+    changed = bytearray(data)
+    for position, byte in changes.items():
+        changed[position] = byte
+    changed[17:21] = crc32c_of(memoryview(changed)[21:]).to_bytes(4, "big")
+    return changed
 
 
 # -- appending ---------------------------------------------------------------------------------------------------------

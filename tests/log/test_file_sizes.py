@@ -1,5 +1,6 @@
 """A small file of an absurd size is reported and not read. The files are sparse: they take no room on the disk."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tidelog.log.file_sizes import KINDS, check_size, kind_of
 from tidelog.log.files import read_whole, write_atomically
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.records import NewRecord
+from tidelog.records.java import MAX_INT32
 
 ABSURD = 1 << 43  # more than any machine has memory for, so that whoever reads it whole fails at once
 NAMES = [
@@ -63,6 +65,27 @@ def test_no_command_reads_a_small_file_of_any_size(root: Path, tmp_path: Path, n
         done = CliRunner().invoke(cli, [str(part) for part in command])
         assert done.exception is None or isinstance(done.exception, SystemExit), (command, done.exception)
     assert (root / "orders-0" / "00000000000000000000.log").read_bytes().startswith(before)
+
+
+def test_no_command_reads_a_segment_that_is_larger_than_kafka_allows(root: Path) -> None:
+    log = root / "orders-0" / "00000000000000000000.log"
+    os.truncate(log, MAX_INT32 + 1)
+    commands = [
+        ["ls", root],
+        ["cat", root, "--topic", "orders"],
+        ["cat", root, "--topic", "orders", "--salvage"],
+        ["export", root, "--topic", "orders", "--to", root.parent / "out.jsonl"],
+        ["fsck", root],
+        ["diff", root, root],
+        ["reindex", root],
+    ]
+    for command in commands:
+        done = CliRunner().invoke(cli, [str(part) for part in command])
+        said = " ".join((done.stdout + done.stderr).split())
+        assert f"{MAX_INT32 + 1} bytes" in said, command
+        assert f"a segment has at most {MAX_INT32}" in said, command
+        assert done.exit_code, command
+    assert log.stat().st_size == MAX_INT32 + 1
 
 
 @pytest.mark.parametrize("name", ["meta.properties", "log-start-offset-checkpoint", "orders-0/leader-epoch-checkpoint"])

@@ -6,23 +6,22 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.log.logs import (
-    COMMIT,
     a_log,
     bases_of,
     batch,
     epochs_of,
     fill,
     lead,
-    marker,
     names_in,
     offsets_in,
     opened_again,
+    sealed,
+    unreadable_marker,
 )
 from tests.log.manager.managers import ORDERS, a_manager
 from tidelog.fsck import check
 from tidelog.log import UnifiedLog
 from tidelog.log.set_aside import SET_ASIDE
-from tidelog.records.checksum import crc32c_of
 from tidelog.testing.disk import PowerLost, SimulatedFileSystem
 
 
@@ -39,14 +38,6 @@ def write_behind_the_back(log: UnifiedLog, *batches: bytes | bytearray) -> None:
         file.write_at(file.size, data)
     file.close()
     log.release()
-
-
-def unreadable_marker(offset: int) -> bytearray:
-    """A marker whose checksum holds and whose key is of a version that cannot be."""
-    data = marker(5, COMMIT, offset=offset)
-    data[data.rindex(COMMIT.to_key())] = 0xFF
-    data[17:21] = crc32c_of(memoryview(data)[21:]).to_bytes(4, "big")
-    return data
 
 
 def aside(log: UnifiedLog) -> dict[str, bytes]:
@@ -130,6 +121,15 @@ def test_segments_after_a_marker_that_cannot_be_read_are_set_aside_too(tmp_path:
     log.release()
     log = opened_again(log)
     assert set(aside(log).values()) == {bytes(unreadable_marker(1)), rest}
+
+
+def test_a_marker_of_an_unknown_compression_is_set_aside_too(tmp_path: Path) -> None:
+    log = a_log(tmp_path)
+    lead(log, 1)
+    unknown = sealed(unreadable_marker(1), {22: 0x37})
+    write_behind_the_back(log, unknown)
+    log = opened_again(log)
+    assert (offsets_in(log), list(aside(log).values())) == ([0], [bytes(unknown)])
 
 
 def test_the_first_of_two_reasons_to_cut_is_the_one_that_counts(tmp_path: Path) -> None:

@@ -2,15 +2,19 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import tidelog
 from tests.log.journals import COMMIT, GROUP, LOAD
-from tidelog.errors import LockedError, StorageError, TidelogError
+from tidelog.errors import CheckpointError, LockedError, StorageError, TidelogError
+from tidelog.fsck import check
 from tidelog.log import LogManager, TopicPartition, UnifiedLog
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import LOCK_FILE, OLD_JOURNALS
+from tidelog.log.names import LOCK_FILE, OLD_JOURNALS, UNFINISHED_WRITE
 from tidelog.log.write_journal import WriteJournal, remove_journal, write_journal
 from tidelog.records import NewRecord
+from tidelog.tables.load import load_table
 
 FS = LocalFileSystem()
 
@@ -59,3 +63,18 @@ def test_nobody_starts_on_a_write_that_an_earlier_build_has_left(root: Path, nam
     (root / name).unlink()
     with LogManager.open(str(root)) as manager:
         assert manager.get_or_create(TopicPartition("orders", 0)).log_end_offset == 1
+
+
+@pytest.mark.parametrize("name", [UNFINISHED_WRITE, *OLD_JOURNALS])
+def test_a_link_to_nothing_in_the_place_of_the_journal_is_not_passed_over(root: Path, name: str) -> None:
+    """The disk that it points to may not be mounted: nobody knows what is unfinished then."""
+    (root / name).symlink_to(root / "not-mounted")
+    with pytest.raises(CheckpointError, match=f"{name}: a symbolic link that leads nowhere, .*: mount the disk"):
+        UnifiedLog.open(root / "orders-0")
+    with pytest.raises(CheckpointError, match="leads nowhere"):
+        list(tidelog.open(str(root))["orders", 0].read())
+    with pytest.raises(CheckpointError, match="leads nowhere"):
+        load_table([pa.RecordBatch.from_pydict({"value": [b"x"]})], str(root), "orders")
+    [finding] = [each for each in check(str(root)).findings if each.code == "ROOT-LOAD"]
+    assert "leads nowhere" in finding.message
+    assert (root / name).is_symlink()

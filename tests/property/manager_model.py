@@ -70,6 +70,10 @@ class LogModel:
     def begun_at(self, offset: int) -> "LogModel":
         return replace(self, entries=(), start=offset, end=offset, floor=0, origin=offset)
 
+    def without_segments(self) -> "tuple[LogModel, LogModel]":
+        """Between its old segments and the new one a log has none: it begins at 0, or at its written log start."""
+        return self.begun_at(0), self.begun_at(self.start)
+
     def open_txns(self, end: int) -> dict[int, int]:
         """The first offset of each transaction that is open at `end`, by producer."""
         found: dict[int, int] = {}

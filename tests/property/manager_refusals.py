@@ -24,7 +24,9 @@ from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple
 
-from tests.property.refusing_disk import OPERATIONS, Refusal, Refuser, RefusingDisk, sample
+from tests.property import refusal_campaign
+from tests.property.refusal_campaign import judge_refusals, replayed
+from tests.property.refusing_disk import Refusal, Refuser, RefusingDisk
 from tidelog.errors import StorageError, TidelogError
 from tidelog.fsck import check as fsck
 from tidelog.log import LogConfig, LogManager, ManagerConfig, ManualClock, TopicPartition, UnifiedLog
@@ -442,36 +444,17 @@ def refuse(workload: Workload, refusal: Refusal) -> Run:
 
 def refusals_of(workload: Workload) -> list[Refusal]:
     """Every refusal that a workload can meet."""
-    found: list[Refusal] = []
-    for error in OPERATIONS:
-        calls = refuse(workload, Refusal(error, 0)).refuser.calls
-        found += [Refusal(error, number, lasts) for number in range(1, calls + 1) for lasts in (False, True)]
-    return found
+    return refusal_campaign.refusals_of(workload, refuse)
 
 
 def run(seed: int, cases: int) -> Counter[str]:
     """Judge refusals of random workloads until there were so many. The first failure is raised."""
-    done: Counter[str] = Counter()
-    number = 0
-    while done["manager-refusals"] < cases:
-        workload = random_workload(seed, number)
-        every = refusals_of(workload)
-        rng = Random(f"manager refusals {seed} {number}")
-        for refusal in sample(every, min(PER_WORKLOAD, cases - done["manager-refusals"]), rng):
-            done += refuse(workload, refusal).outcomes
-            done["manager-refusals"] += 1
-        number += 1
-    return done
+    return judge_refusals("manager-refusals", seed, cases, PER_WORKLOAD, random_workload, refuse)
 
 
 def replay(case: dict[str, Any]) -> str:
     """Judge one case again."""
-    run = Run(Workload(case["steps"], case["salt"]), Refusal(*case["refusal"]))
-    try:
-        run.run()
-    except Broken as broken:
-        return "\n".join([*run.disk.journal[-25:], *run.refuser.refused, str(broken), ""])
-    return f"{run.outcomes}\n"
+    return replayed(Run(Workload(case["steps"], case["salt"]), Refusal(*case["refusal"])))
 
 
 if __name__ == "__main__":

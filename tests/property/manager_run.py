@@ -242,7 +242,7 @@ class ManagerRun:
         _, state = self._model(number)
         offset = max(state.end + ahead, 0)
         self.is_truncating = True
-        self._expect(number, state.begun_at(offset))
+        self.states[PARTITIONS[number]] = (state, *state.without_segments(), state.begun_at(offset))
         self._lower_floor(number)
         self.manager.truncate_fully_and_start_at(PARTITIONS[number], offset)
 
@@ -314,7 +314,7 @@ class ManagerRun:
         return WatchedDisk(self.disk, self._cut)
 
     def _open(self) -> None:
-        manager = open_manager(self._watched(), self.clock)
+        manager = open_manager(self._watched(), self.clock, self.rng(f"manager {self.step}"))
         for partition, states in self.states.items():
             log = manager.logs.get(partition)
             state = states[-1]
@@ -328,11 +328,12 @@ def _bounded(state: LogModel, log: UnifiedLog) -> LogModel:
     return replace(state, floor=max(state.floor, flushed), start=max(state.start, log.log_start_offset))
 
 
-def open_manager(fs: FileSystem, clock: ManualClock) -> LogManager:
-    """A manager over what lies there. As a broker does, it tells every log the id of its topic."""
-    manager = LogManager.open(
-        ROOTS, _DEFAULTS, topic_configs=TOPICS, config=_MANAGER, clock=clock, fs=fs, rng=Random(1)
-    )
+def open_manager(fs: FileSystem, clock: ManualClock, rng: Random) -> LogManager:
+    """A manager over what lies there. As a broker does, it tells every log the id of its topic.
+
+    The names of deleted directories come from `rng`, so no two managers over the same disk get an equal one.
+    """
+    manager = LogManager.open(ROOTS, _DEFAULTS, topic_configs=TOPICS, config=_MANAGER, clock=clock, fs=fs, rng=rng)
     for partition in list(manager.logs):
         manager.get_or_create(partition, topic_id=TOPIC_IDS[partition])
     return manager

@@ -190,7 +190,7 @@ COMMANDS = (
     _command("fsck", "--repair", "ROOT"),
     _command("reindex", "ROOT"),
     _command("compact", "ROOT", "--topic", "orders", "--yes"),
-    _command("load", "ROWS", "--to", "ROOT", "--topic", "orders"),
+    _command("load", "ROWS", "--to", "ROOT", "--topic", "orders", "--partitions", "2"),
     _command("recover", "ROOT"),
     _manager,
     _commit,

@@ -144,5 +144,5 @@ class Interrupted:
         start = max(before.start, after.start)
         floor = min(before.floor, after.floor)
         if before.origin != after.origin:
-            return replace(before, floor=0), after
+            return replace(before, floor=0), *before.without_segments(), after
         return replace(before, start=start, floor=floor), replace(after, start=start, floor=floor)

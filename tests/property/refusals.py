@@ -21,15 +21,30 @@ from collections import Counter
 from random import Random
 from typing import Any
 
+from tests.property import refusal_campaign
 from tests.property.crash_disk import WatchedDisk
-from tests.property.crash_judge import DIRECTORY, Broken, Expectation, check, open_log, read_stop, require
+from tests.property.crash_judge import (
+    DIRECTORY,
+    PARTITION,
+    ROOT,
+    Broken,
+    Expectation,
+    check,
+    open_log,
+    read_stop,
+    require,
+)
 from tests.property.crash_model import State
 from tests.property.crash_run import Run, require_same
 from tests.property.crash_steps import Step, Workload, random_workload
-from tests.property.refusing_disk import OPERATIONS, Refusal, Refuser, RefusingDisk, sample
+from tests.property.refusal_campaign import judge_refusals, replayed
+from tests.property.refusing_disk import Refusal, Refuser, RefusingDisk
 from tidelog.errors import LogClosedError, StorageError, TidelogError
 from tidelog.fsck import check as fsck
 from tidelog.log import Isolation, UnifiedLog
+from tidelog.log.checkpoints import OffsetCheckpoint
+from tidelog.log.files import join
+from tidelog.log.names import LOG_START_CHECKPOINT
 from tidelog.log.open_files import OPEN_FILES
 
 PER_WORKLOAD = 120  # refusals of one random workload
@@ -105,6 +120,14 @@ class RefusedRun(Run):
     def _do_open(self) -> None:
         self._open()
 
+    def _lower_log_start(self, offset: int) -> None:
+        """As a LogManager does: before a log is cut, no checkpoint names what the cut takes, whoever fails then."""
+        noted = self._noted
+        if offset < max(noted.log_start, noted.recovery_point):
+            self._note(
+                noted._replace(log_start=min(noted.log_start, offset), recovery_point=min(noted.recovery_point, offset))
+            )
+
     def _open(self) -> None:
         before = self._state
         self._log, self._next = None, None
@@ -158,15 +181,10 @@ class RefusedRun(Run):
         now = Expectation((state,), state.end, None, self._topic_id, self._id_from, max(self._deleted_to, state.start))
         check(found, opened, stop, now)
         opened.close()
+        if not self._has_files:  # the log start that the log was opened with is nowhere else
+            OffsetCheckpoint(found, join(ROOT, LOG_START_CHECKPOINT)).write({PARTITION: stop.log_start})
         report = fsck([DIRECTORY], fs=found, jobs=1)
-        # Checkpoints are not written here as a LogManager does; what began before the log start is the matter of fsck.
-        errors = [
-            f"{one.code} {one.message}"
-            for one in report.findings
-            if str(one.severity) == "error"
-            and not one.code.startswith("CHK-")
-            and not (one.code == "TXN-MISSING" and state.start)
-        ]
+        errors = [f"{one.code} {one.message}" for one in report.findings if str(one.severity) == "error"]
         require(not errors, "fsck", errors)
         return opened
 
@@ -233,11 +251,7 @@ def refuse(workload: Workload, refusal: Refusal) -> RefusedRun:
 
 def refusals_of(workload: Workload) -> list[Refusal]:
     """Every refusal that a workload can meet."""
-    found: list[Refusal] = []
-    for error in OPERATIONS:
-        calls = refuse(workload, Refusal(error, 0)).refuser.calls
-        found += [Refusal(error, number, lasts) for number in range(1, calls + 1) for lasts in (False, True)]
-    return found
+    return refusal_campaign.refusals_of(workload, refuse)
 
 
 def workload_of(seed: int, number: int) -> Workload:
@@ -248,28 +262,13 @@ def workload_of(seed: int, number: int) -> Workload:
 
 def run(seed: int, cases: int) -> Counter[str]:
     """Judge refusals of random workloads until there were so many. The first failure is raised."""
-    done: Counter[str] = Counter()
-    number = 0
-    while done["refusals"] < cases:
-        workload = workload_of(seed, number)
-        every = refusals_of(workload)
-        rng = Random(f"refusals {seed} {number}")
-        for refusal in sample(every, min(PER_WORKLOAD, cases - done["refusals"]), rng):
-            done += refuse(workload, refusal).outcomes
-            done["refusals"] += 1
-        number += 1
-    return done
+    return judge_refusals("refusals", seed, cases, PER_WORKLOAD, workload_of, refuse)
 
 
 def replay(case: dict[str, Any]) -> str:
     """Judge one case again."""
     workload = Workload(case["settings"], case["steps"], case["salt"])
-    run = RefusedRun(workload, Refusal(*case["refusal"]))
-    try:
-        run.run()
-    except Broken as broken:
-        return "\n".join([*run.disk.journal[-25:], *run.refuser.refused, str(broken), ""])
-    return f"{run.outcomes}\n"
+    return replayed(RefusedRun(workload, Refusal(*case["refusal"])))
 
 
 if __name__ == "__main__":

@@ -218,7 +218,7 @@ def read_alone(root: Path, columns: str = "offset", **options: str) -> list[dict
     return [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
 
 
-@pytest.mark.parametrize(("byte", "behind"), [(8, 120), (100, 90)])  # its length, which hides what follows; a record
+@pytest.mark.parametrize(("byte", "behind"), [(8, 85), (100, 90)])  # its length, which the next one proves; a record
 @pytest.mark.parametrize(
     "options",
     [
@@ -247,7 +247,8 @@ def test_a_damaged_batch_is_one_row_however_the_tasks_are_cut(
     [told] = [row["corruption"] for row in found if row["corruption"] is not None]
     left = sorted(row["offset"] for row in found if row["partition"] == 0 and row["corruption"] is None)
     assert f"{log}, position {position}: " in told
-    assert f"and offsets 85 to {behind - 1} with them" in told
+    wanted = f"and offsets 85 to {behind - 1} with them" if behind > 85 else "its checksum holds, and it is read"
+    assert wanted in told
     assert left == [number for number in range(200) if not 85 <= number < behind]
     inside = {"startingOffsets": '{"orders":{"0":87,"1":0}}', "onCorruption": "skip", **options}
     told_inside = [row for row in read_alone(tmp_path / "logs", "offset, corruption", **inside) if row["corruption"]]

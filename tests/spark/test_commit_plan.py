@@ -342,14 +342,26 @@ def test_what_is_new_in_the_root_of_a_broker_is_told_once(
     commit_order(disk, staged(disk, options_for(ROOT, topic="before", partitions=1)))
     assert caplog.text == ""
     put(disk, META_PROPERTIES, "version=1\nnode.id=1\ncluster.id=x\n")
-    commit_order(disk, staged(disk, options_for(ROOT)))
+    commit_order(disk, staged(disk, options_for(ROOT, is_only_log_dir=True)))
     assert caplog.text.count("the cluster of this broker may not know orders; ") == 1
     assert "--create --topic orders --partitions N, stop the broker, write, start the broker" in caplog.text
     caplog.clear()
     commit_order(disk, staged(disk, options_for(ROOT)))
     commit_order(disk, staged(disk, options_for(ROOT, overwrite=True)))
-    commit_order(disk, staged(disk, options_for(ROOT, topic="known", topic_id=uuid.UUID(int=77))))
+    commit_order(disk, staged(disk, options_for(ROOT, topic="known", topic_id=uuid.UUID(int=77), is_only_log_dir=True)))
     assert caplog.text == ""
     disk.remove_directory(join(ROOT, "orders-1"))
-    commit_order(disk, staged(disk, options_for(ROOT)))
+    commit_order(disk, staged(disk, options_for(ROOT, is_only_log_dir=True)))
     assert caplog.text.count("the cluster of this broker may not know orders; ") == 1
+
+
+def test_a_directory_of_a_broker_without_its_metadata_log_gets_no_new_partition(disk: SimulatedFileSystem) -> None:
+    """The partition may be in another log directory of that broker, and Kafka does not start on two copies."""
+    commit_order(disk, staged(disk, options_for(ROOT, topic="before", partitions=1)))
+    put(disk, META_PROPERTIES, "version=1\nnode.id=1\ncluster.id=x\n")
+    with pytest.raises(
+        InvalidRequestError, match="belongs to broker 1, .* orders-0 may be in another one; .*onlyLogDir"
+    ):
+        commit_order(disk, staged(disk, options_for(ROOT)))
+    assert not [name for name in disk.list(ROOT) if name.startswith("orders-") and "." not in name]
+    commit_order(disk, staged(disk, options_for(ROOT, topic="before", partitions=1), {"value": [b"x"]}))

@@ -54,7 +54,7 @@ def test_a_segment_read_in_parts_is_the_segment_read_as_a_whole(tmp_path: Path, 
     count, found = read_in_parts(log, 8_000, deep=deep)
     assert count > 5
     assert all(np.array_equal(found.batches[name], whole.batches[name]) for name in COMPARED)  # type: ignore[attr-defined]
-    for name in ("path", "base_offset", "size", "records", "has_producers", "odd_times", "damage", "steps"):
+    for name in ("path", "base_offset", "size", "records", "has_producers", "remarks", "damage", "steps"):
         assert getattr(found, name) == getattr(whole, name), name
 
 

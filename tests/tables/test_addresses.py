@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 from pyarrow.fs import S3FileSystem
@@ -12,7 +13,9 @@ import tidelog
 from tests.spark.object_store import BUCKET, object_store
 from tests.view.scans import some, write_log
 from tidelog.cli.main import cli
+from tidelog.errors import InvalidRequestError
 from tidelog.records import Codec
+from tidelog.tables.load import load_table
 
 # moto prints where it listens; botocore is not quite ready for this Python.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -112,3 +115,47 @@ def test_a_command_that_writes_rejects_an_address_in_one_sentence(
     assert "://lake/" in done.stderr
     assert "is not on a disk of this machine" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("load", "x.csv", "--topic", "t", "--to", "s3:/lake/logs"),
+        ("load", "x.csv", "--topic", "t", "--to", "s3:lake"),
+        ("load", "x.csv", "--topic", "t", "--to", "d1,s3:/lake/logs"),
+        ("spark", "load", "x.csv", "--topic", "t", "--to", "s3://lake/logs"),
+        ("spark", "load", "x.csv", "--topic", "t", "--to", "GS:/lake/logs"),
+        ("export", "ROOT", "--topic", "orders", "--to", "s3:/lake/x.csv"),
+        ("export", "ROOT", "--topic", "orders", "--to", "s3:/lake/", "--format", "csv"),
+        ("fsck", "ROOT", "--repair", "--quarantine", "s3:/lake/aside"),
+    ],
+)
+def test_an_address_with_too_few_slashes_is_no_folder_called_s3(
+    words: tuple[str, ...], root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.csv").write_text("key\na\n")
+    before = sorted(tmp_path.rglob("*"))
+    done = run(*(root if word == "ROOT" else word for word in words))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "lake" in done.stderr
+    assert "an address is written" in done.stderr or "not on a disk" in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_load_from_python_rejects_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for address in ("s3://lake/logs", "s3:/lake/logs"):
+        with pytest.raises(InvalidRequestError, match="lake/logs"):
+            load_table([pa.RecordBatch.from_pydict({"value": [b"x"]})], address, "orders")
+    assert list(tmp_path.iterdir()) == []
+    load_table([pa.RecordBatch.from_pydict({"value": [b"x"]})], f"file:{tmp_path}/here", "orders")
+    assert (tmp_path / "here" / "orders-0").is_dir()
+
+
+def test_a_file_address_of_a_folder_is_that_folder(root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("export", root, "--topic", "orders", "--to", f"file://{tmp_path}/out/", "--format", "csv")
+    assert done.exit_code == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["orders-0.csv", "orders-1.csv"]
+    assert not (tmp_path / "file:").exists()

@@ -154,7 +154,7 @@ def test_a_file_that_is_there_is_kept_and_a_failed_one_leaves_no_trace(tmp_path:
         ("a.jsonl", b'{"key": "a", "headers": [{"key": "\\ud800"}]}\n', "line 1: .*'headers'"),
         ("a.jsonl", b'{"key": "a", "timestamp": "\\ud800"}\n', "'timestamp'"),
         ("a.csv", b'key,headers\n1,"[{""key"": ""\\ud800""}]"\n', "'headers'"),
-        ("a.txt", b"", "name does not tell"),
+        ("a.txt", b"", "name does not show"),
     ],
 )
 def test_a_file_that_is_no_table_of_records_is_refused_in_one_sentence(

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.log.logs import ABORT, COMMIT, COORDINATOR, NOW, a_log, batch, in_txn, lead, marker
+from tests.log.logs import ABORT, COMMIT, COORDINATOR, NOW, a_log, batch, in_txn, lead, marker, snapshots_of
 from tidelog.log import Isolation, TopicPartition, UnifiedLog
 from tidelog.log.checkpoints import OffsetCheckpoint
 from tidelog.testing.disk import SimulatedFileSystem
@@ -40,6 +40,9 @@ class Driver:
         self.sequences = [0] * PRODUCERS
         self.epoch = 0
         self.places: set[int] = set()  # where batches begin
+        self.open: dict[int, int] = {}  # first offset of a transaction, by its producer
+        self.ended: list[tuple[int, int, int]] = []  # producer, first offset, offset of the marker
+        self.forgotten: set[int] = set()  # offsets of markers that the log has forgotten
 
     def do(self, name: str, what: Any, which: Any) -> None:
         log = self.log
@@ -47,9 +50,12 @@ class Driver:
         if name == "append":
             lead(log, batch(what, timestamp_ms=NOW + which), epoch=self.epoch)
         elif name == "append in a transaction":
+            self.open.setdefault(which, log.log_end_offset)
             lead(log, in_txn(which, self.sequences[which], what), epoch=self.epoch)
             self.sequences[which] += what
         elif name == "end":
+            if which in self.open:
+                self.ended.append((which, self.open.pop(which), log.log_end_offset))
             lead(log, marker(which, what), epoch=self.epoch, origin=COORDINATOR)
         elif name == "roll":
             log.roll()
@@ -63,15 +69,25 @@ class Driver:
     def _truncate(self, offset: int) -> None:
         """Cut the log; producers begin anew, in the epoch of another leader.
 
-        A truncation forgets which transactions ended above the high watermark, as Kafka's does; a view never knows
-        less than the files say. So what is left counts as replicated.
+        A truncation takes all transactions for replicated that ended before the snapshot from which producers are
+        reloaded, as Kafka's truncateAndReload does.
         """
-        self.log.truncate_to(offset)
-        self.log.update_high_watermark(offset)
+        start = self.log.log_start_offset
+        loaded = max([start, *(at for at in snapshots_of(self.log) if start < at <= offset)])
+        if self.log.truncate_to(offset):
+            self.forgotten = {end for _, _, end in self.ended if end < loaded}
+        self.open = {producer: first for producer, first in self.open.items() if first < offset}
+        self.open |= {producer: first for producer, first, end in self.ended if first < offset <= end}
+        self.ended = [txn for txn in self.ended if txn[2] < offset]
         self.places = {place for place in self.places if place <= offset}
         self.epoch += 1
         known = {producer.producer_id: producer.last_sequence for producer in self.log.producers.active_producers()}
         self.sequences = [known.get(producer, -1) + 1 for producer in range(PRODUCERS)]
+
+    def forgotten_from(self) -> list[int]:
+        """Where transactions begin that the log has forgotten, and whose markers are not replicated."""
+        start, replicated = self.log.log_start_offset, self.log.high_watermark
+        return [max(first, start) for _, first, end in self.ended if end >= replicated and end in self.forgotten]
 
     def _between(self, low: int, high: int, share: float) -> int:
         """An offset at which a batch begins or the log ends, as replication moves bounds."""
@@ -79,6 +95,18 @@ class Driver:
         return places[int((len(places) - 1) * share)] if places else low
 
 
+FORGETFUL = [
+    ("append in a transaction", 2, 1),
+    ("end", ABORT, 1),
+    ("roll", None, None),
+    ("append", 1, 3),
+    ("append", 1, 4),
+    ("high watermark", 0.3, None),  # in front of the marker
+    ("truncate", 0.9, None),
+]
+
+
+@example(FORGETFUL, False)
 @given(st.lists(steps, max_size=40), st.booleans())
 def test_a_view_reads_what_the_log_reads(done: list[tuple[str, Any, Any]], is_closed: bool) -> None:
     disk = SimulatedFileSystem()
@@ -94,11 +122,18 @@ def test_a_view_reads_what_the_log_reads(done: list[tuple[str, Any, Any]], is_cl
     assert view.log_start_offset == log.log_start_offset
     assert view.log_end_offset == log.log_end_offset
     assert view.high_watermark == log.high_watermark
-    assert view.last_stable_offset == log.last_stable_offset
+    # A view knows from the files which transactions have ended, and where. So it never forgets one.
+    stable = view.last_stable_offset
+    assert stable == min([log.last_stable_offset, *driver.forgotten_from()])
     everything = list(log.records())
-    committed = list(log.records(isolation=Isolation.COMMITTED))
+    committed = [record for record in log.records(isolation=Isolation.COMMITTED) if record.offset < stable]
     asked = [-1, -2, -3, *range(NOW, NOW + TIMES + 2)]
-    answers = [log.offset_for_time(time, isolation) for time in asked for isolation in IN_THE_WORDS_OF_A_VIEW]
+    bounds = {
+        isolation: words
+        for isolation, words in IN_THE_WORDS_OF_A_VIEW.items()
+        if isolation is not Isolation.COMMITTED or stable == log.last_stable_offset
+    }
+    answers = [log.offset_for_time(time, isolation) for time in asked for isolation in bounds]
     if is_closed:
         log.close()
         view = view.refresh()
@@ -110,7 +145,7 @@ def test_a_view_reads_what_the_log_reads(done: list[tuple[str, Any, Any]], is_cl
         assert list(view.read(first, limit, committed=True, end_bound="highWatermark")) == [
             record for record in committed if first <= record.offset < limit
         ]
-    views = IN_THE_WORDS_OF_A_VIEW.values()
+    views = bounds.values()
     assert [view.offset_for_time(time, **words) for time in asked for words in views] == answers
     assert [view.limit_of(**words) for words in views] == [view.offset_for_time(-1, **words).offset for words in views]
     assert view.notices == ()

@@ -190,15 +190,21 @@ def test_a_damaged_batch_is_left_out_and_told_of_if_so_wanted(damaged: Path, thr
         assert f"these {size} bytes are left out" in notice
 
 
-def test_behind_a_length_that_cannot_be_the_next_segment_goes_on_if_no_index_helps(damaged: Path) -> None:
-    _damage(damaged, _batch_size(damaged) + 8, segment=6, data=b"\x00\x00\x00\x02")
+def test_a_length_that_cannot_be_is_proven_by_the_next_batch_if_no_index_helps(damaged: Path) -> None:
+    size = _batch_size(damaged)
+    _damage(damaged, size + 8, segment=6, data=b"\x00\x00\x00\x02")
     (damaged / f"{6:020}.index").unlink()
     with pytest.raises(CorruptionError, match="00000000000000000006.log"):
         offsets_of(scan_of(damaged))
     scan = scan_of(damaged, on_corruption="skip")
-    assert offsets_of(scan) == [*range(8), *range(12, 18)]
+    assert offsets_of(scan) == [*range(18)]
     [notice] = scan.notices
-    assert f"these {2 * _batch_size(damaged)} bytes are left out, and offsets 8 to 11 with them" in notice
+    assert notice.endswith(f"with a length of {size - 12} its checksum holds, and it is read")
+    _damage(damaged, size + 70, segment=6)
+    scan = scan_of(damaged, on_corruption="skip")
+    assert offsets_of(scan) == [*range(8), *range(10, 18)]
+    [notice] = scan.notices
+    assert f"these {size} bytes are left out, and offsets 8 to 9 with them" in notice
 
 
 def test_a_segment_that_ends_inside_a_batch_is_damaged_unless_it_is_the_last(damaged: Path) -> None:
@@ -232,7 +238,7 @@ def test_a_time_lookup_over_damage_reads_all_of_the_log(damaged: Path) -> None:
     (damaged / f"{0:020}.timeindex").unlink()
     _damage(damaged, 8, data=b"\x00\x00\x00\x02")
     scan = scan_of(damaged, from_time=NOW + 1, on_corruption="skip")
-    assert offsets_of(scan) == [5, 7, 9, 11, 13, 15, 17]
+    assert offsets_of(scan) == [1, 3, 5, 7, 9, 11, 13, 15, 17]
     assert scan.notices
 
 

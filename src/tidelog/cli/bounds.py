@@ -62,10 +62,10 @@ def _range_options(end_names: Sequence[str], isolation_help: str) -> list[Callab
         ),
         click.option(
             "--max-lateness", metavar="SPAN",
-            help="By how much a record can be older than one before it (0s, 10m): reading then ends soon behind a time "
-            "that is the end. Without it all that follows is looked through.",
+            help="By how much a record can be older than one before it (0s, 10m): reading then stops soon after the "
+            "end time. Without it, all later records are read.",
         ),
-        click.option("--key", metavar="K", help="Only records with this key; base64:… for one that is no text."),
+        click.option("--key", metavar="K", help="Only records with this key; base64:… for one that is not text."),
         click.option(
             "--committed/--uncommitted", default=None,
             help=f"Leave out transactions that are open or were aborted, or include them. {isolation_help}",
@@ -76,7 +76,8 @@ def _range_options(end_names: Sequence[str], isolation_help: str) -> list[Callab
         ),
         click.option(
             "--no-verify", is_flag=True,
-            help="Do not compare checksums. Batches at the end of a log that fail by nothing else are read, too.",
+            help="Do not verify checksums: batches whose only fault is the checksum are read, also at the end of a log."
+            " What cannot be read is left out and reported, as with --salvage.",
         ),
     ]  # fmt: skip
 
@@ -96,7 +97,10 @@ def scan_options(
     """The options of a scan out of those of a command."""
     from tidelog.tables.text import bytes_of_csv
 
-    options: dict[str, Any] = {"committed": committed, "on_corruption": "skip" if skip_corrupt else "raise"}
+    options: dict[str, Any] = {
+        "committed": committed,
+        "on_corruption": "skip" if skip_corrupt or no_verify else "raise",
+    }
     if no_verify:
         options["verify"] = False
     if partitions:

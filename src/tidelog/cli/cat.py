@@ -6,12 +6,12 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
 from tidelog.cli.bounds import range_options, scan_options, topic_option
-from tidelog.cli.output import tell
+from tidelog.cli.output import TerminalSink, tell
 from tidelog.cli.records import (
     change_options,
     csv_safe_option,
@@ -21,10 +21,12 @@ from tidelog.cli.records import (
     row_changes,
     tell_of_bounds,
     tell_of_ends,
+    tell_of_starts,
     tell_of_uncommitted,
     tell_of_unfinished,
 )
 from tidelog.errors import StorageError
+from tidelog.visible import visible_json, visible_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +43,7 @@ __all__ = ["cat"]
 
 _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 _LINE_COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
+_BINARY_FORMS = ("parquet", "arrow")
 _ROW_FORMS = ("text", "jsonl", "csv")  # which need no Arrow
 _LEFT_OUT = 1
 
@@ -77,10 +80,11 @@ def cat(
 
     Text has one line per record: offset, time (UTC), key and value, with tabs between them. Without --partition the
     number of the partition comes first. Bytes that are no printable text are escaped as \\xNN, and \\N is null. For
-    programs there are the other forms, which hold every byte: docs/scan.md describes them.
+    programs there are the other forms, which hold every byte: docs/scan.md describes them. In a terminal, and only
+    there, characters that it would obey or hide are escaped in JSON and CSV, too.
 
-    What could not be read at the end of a log, or was left out by --salvage, is reported on standard error with its
-    offsets and bytes, and the exit code is 1.
+    What could not be read at the end of a log, or was left out by --salvage or --no-verify, is reported on standard
+    error with its offsets and bytes, and the exit code is 1.
 
     Marks of --redact are made with --salt, or with a salt that nobody knows and that is another one in each run.
     """
@@ -90,17 +94,20 @@ def cat(
 
     form = form or _form_of(target)
     ensure_csv(form, csv_safe)
+    if target is None and form in _BINARY_FORMS and sys.stdout.isatty():
+        raise click.UsageError(f"{form} is not for a terminal: redirect standard output, or name a file with --out")
     columns = _COLUMNS if form != "text" else _LINE_COLUMNS if with_headers else _LINE_COLUMNS[:-1]
     changes = row_changes(columns, topic, decode=decode, redact=redact, salt=salt)
     bounds["committed"] = bool(bounds["committed"])
     options = scan_options(now_ms=SystemClock().now_ms(), **bounds)
     logs = tidelog.open(list(directories))
     tell_of_unfinished(logs)
-    uncommitted = UncommittedRows(logs[topic], tolerant=bounds["skip_corrupt"] or bounds["no_verify"])
+    is_tolerant = bounds["skip_corrupt"] or bounds["no_verify"]
+    uncommitted = UncommittedRows(logs[topic], tolerant=is_tolerant)
     few = _few_rows(logs[topic], columns, limit, options, uncommitted) if form in _ROW_FORMS else None
     written = _Counter()
-    told = damage_told(directories, skip_corrupt=bounds["skip_corrupt"], committed=bounds["committed"])
-    with told, _target(target, force, directories) as sink:
+    told = damage_told(directories, is_tolerant=is_tolerant)
+    with told, _target(target, form, force, directories) as sink:
         with_partition = not bounds["partitions"]
         if few is not None:
             _row_writer(form, sink, columns, with_partition, csv_safe).write(map(changes.of_row, written.rows(few)))
@@ -121,6 +128,7 @@ def cat(
         sink.flush()
     is_cut = limit is not None and written.count >= limit
     has_finding = not is_cut and tell_of_ends(logs[topic], options)
+    tell_of_starts(logs[topic], options)
     tell_of_uncommitted(uncommitted)
     if limit != 0:
         tell_of_bounds(logs[topic], options, is_empty=not written.count)
@@ -184,8 +192,8 @@ def _limited(batches: "Iterable[pa.RecordBatch]", limit: int | None) -> "Iterato
 
 
 @contextmanager
-def _target(path: str | None, force: bool, directories: tuple[str, ...]) -> Iterator[BinaryIO]:
-    """Standard output, or a new file."""
+def _target(path: str | None, form: str, force: bool, directories: tuple[str, ...]) -> Iterator[BinaryIO]:
+    """Standard output, or a new file. A terminal must not obey what records hold; text is escaped anyway."""
     if path is None:
         stream = sys.stdout.buffer
         # Under PYTHONUNBUFFERED it has no buffer, and then a write may be cut short unseen.
@@ -193,7 +201,7 @@ def _target(path: str | None, force: bool, directories: tuple[str, ...]) -> Iter
         sink = io.BufferedWriter(io.FileIO(stream.fileno(), "wb", closefd=False)) if is_bare else stream
         try:
             try:
-                yield sink
+                yield _for_eyes(sink, form) if form != "text" and sys.stdout.isatty() else sink
             finally:
                 sink.flush()  # what was read before an error is shown
         except OSError as error:
@@ -206,6 +214,10 @@ def _target(path: str | None, force: bool, directories: tuple[str, ...]) -> Iter
     ensure_outside(path, directories)
     with written_beside(path, force=force) as sink:
         yield sink
+
+
+def _for_eyes(terminal: BinaryIO, form: str) -> BinaryIO:
+    return cast(BinaryIO, TerminalSink(terminal, visible_json if form == "jsonl" else visible_lines))
 
 
 def _row_writer(

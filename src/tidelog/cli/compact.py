@@ -1,4 +1,4 @@
-"""`tidelog compact`: what compaction would save in a log directory, and compaction while no broker runs."""
+"""`tidelog compact`: compact the topics of log directories while no broker runs, or print what that would save."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,20 +16,20 @@ __all__ = ["compact", "compact_options"]
 _OPTIONS = (
     click.option(
         "--topic", "topics", multiple=True, metavar="T", shell_complete=complete_topic,
-        help="A topic to compact; repeatable. Without it all whose policy is compact, by the root's metadata log.",
+        help="A topic to compact; repeatable. Without it, all topics that the metadata log says are compacted.",
     ),
     click.option(
         "--set", "settings", multiple=True, metavar="NAME=VALUE",
         help="A config of the topics (delete.retention.ms=…) or of the cleaner (log.cleaner.dedupe.buffer.size=…).",
     ),
-    click.option("--dry-run", is_flag=True, help="Tell what would be saved. Nothing is changed."),
+    click.option("--dry-run", is_flag=True, help="Print what would be saved, change nothing."),
     click.option(
         "--no-preview", is_flag=True,
-        help="Do not count first what will be saved: half the reading. Nothing is asked, records without a key just "
-             "go.",
+        help="Do not count first what will be saved: reads half as much. Records without a key are removed without "
+             "a question.",
     ),
-    click.option("--drop-without-key", is_flag=True, help="Compact also where records have no key: they go."),
-    click.option("--yes", is_flag=True, help="Do not ask before the work. Only on a terminal is anything asked."),
+    click.option("--drop-without-key", is_flag=True, help="Compact even if records have no key: they are removed."),
+    click.option("--yes", is_flag=True, help="Do not ask for confirmation. Only a terminal is asked."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per partition and pass."),
 )  # fmt: skip
 
@@ -58,16 +58,15 @@ def compact(
 ) -> None:
     """Keep only the last record of every key, in topics of the log directories DIR while no broker runs.
 
-    Of records with the same key all but the last one go for good. What lies at or above the high watermark, in an open
-    transaction or in the active segment stays as it is.
+    Of records with the same key, all but the last are removed for good. Records at or after the high watermark, in open
+    transactions or in the active segment stay.
 
-    Where a DIR, or --metadata, holds the metadata log of the cluster (__cluster_metadata-0), it tells which topics are
-    compacted, and their configs. Where none does, only the topics you name are touched, so name none whose
-    cleanup.policy is not compact, and give the configs that differ from Kafka's defaults and matter here:
-    min.compaction.lag.ms, delete.retention.ms, segment.bytes. What the broker's own properties say
-    (producer.id.expiration.ms, defaults of topics) is to be given in either case.
+    If a DIR, or --metadata, holds the metadata log of the cluster (__cluster_metadata-0), it says which topics are
+    compacted, and with which configs. Otherwise name the topics, only those whose cleanup.policy is compact, and give
+    the configs that differ from Kafka's defaults: min.compaction.lag.ms, delete.retention.ms, segment.bytes. In either
+    case give what the broker's own properties set: producer.id.expiration.ms and the defaults for topics.
 
-    Run it as the user of the broker, or as root: new files then get the owner of the old ones.
+    Run it as the broker's user, or as root: new files get the owner of the old ones.
     """
     roots = log_dirs(directories, config)
     ensure_no_duplicates(roots)

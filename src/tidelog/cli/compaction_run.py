@@ -1,4 +1,4 @@
-"""A compaction at the command line: which topics, the count before the work, the work, and what is shown of both."""
+"""A compaction at the command line: choose the topics, count what it would save, compact, and print both."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from tidelog.cli.interrupted import settle_writes
+from tidelog.cli.log_dirs import directories_of_topics
 from tidelog.cli.output import aligned, interruptible, json_line, progress, room, say, short, size, tell
-from tidelog.cli.streams import let_go_of_output
+from tidelog.cli.streams import INTERRUPTED, let_go_of_output
+from tidelog.log.names import CLUSTER_METADATA_DIRECTORY, CLUSTER_METADATA_TOPIC
 from tidelog.visible import visible
 
 if TYPE_CHECKING:
@@ -25,10 +27,8 @@ __all__ = [
     "settings_by_topic",
 ]
 
-_METADATA_TOPIC = "__cluster_metadata"
 _ASKED_NO = 1
 NOT_ALL_DONE = 3
-_INTERRUPTED = 130
 
 
 # -- which topics ------------------------------------------------------------------------------------------------
@@ -37,32 +37,27 @@ _INTERRUPTED = 130
 def settings_by_root(
     directories: list[str], named: tuple[str, ...], given: dict[str, str], metadata: str | None
 ) -> "dict[str, dict[str, CompactionSettings]]":
-    """For each log directory of a broker the topics to compact there. A topic that is named lies in one at least."""
+    """The topics to compact in each log directory of a broker. A topic that is named must be in one of them."""
     if len(directories) == 1:
         return {directories[0]: settings_by_topic(directories[0], named, given, metadata)}
     from tidelog.errors import InvalidRequestError
     from tidelog.log.offline_root import OfflineRoot
 
-    topics = {directory: OfflineRoot(directory).topics for directory in directories}
-    for topic in named:
-        if not any(topic in here for here in topics.values()):
-            raise InvalidRequestError(f"none of {', '.join(directories)} has a partition of topic {topic}")
-    wanted = {
-        directory: tuple(topic for topic in named if topic in here)
-        for directory, here in topics.items()
-        if here and (not named or set(named) & set(here))
-    }
+    if named:
+        wanted = directories_of_topics(directories, named)
+    else:
+        wanted = {directory: [] for directory in directories if OfflineRoot(directory).topics}
     if not wanted:
         raise InvalidRequestError(f"none of {', '.join(directories)} holds a partition of a topic")
-    return {each: settings_by_topic(each, some, given, metadata) for each, some in wanted.items()}
+    return {each: settings_by_topic(each, tuple(some), given, metadata) for each, some in wanted.items()}
 
 
 def settings_by_topic(
     directory: str, named: tuple[str, ...], given: dict[str, str], metadata: str | None = None
 ) -> "dict[str, CompactionSettings]":
-    """The topics to compact, each with its configs: what was given goes before what the metadata log says.
+    """The topics to compact, each with its configs: those that were given override those of the metadata log.
 
-    `metadata` is the directory that the metadata log lies in, if that is another one.
+    `metadata` is the directory that holds the metadata log, if that is another one.
     """
     from tidelog.errors import InvalidRequestError
     from tidelog.log.offline_compaction import CompactionSettings
@@ -74,8 +69,8 @@ def settings_by_topic(
         if not OfflineRoot(directory).topics:
             raise InvalidRequestError(f"{directory} holds no partition of a topic")
         raise InvalidRequestError(
-            f"{directory} has no {_METADATA_TOPIC}-0, which would tell the compacted topics: name them with --topic, "
-            "or its directory with --metadata"
+            f"{directory} has no {CLUSTER_METADATA_DIRECTORY}, which lists the compacted topics: name them with "
+            "--topic, or its directory with --metadata"
         )
     known = known or {}
     found = {}
@@ -97,14 +92,14 @@ def _is_compacted(configs: dict[str, str]) -> bool:
 
 def _configs_of_topics(directory: str, metadata_root: str) -> dict[str, dict[str, str]] | None:
     """What the metadata log says; None if there is none. Only topics that lie in the directory are of interest."""
-    metadata = Path(metadata_root, f"{_METADATA_TOPIC}-0")
+    metadata = Path(metadata_root, CLUSTER_METADATA_DIRECTORY)
     if not metadata.is_dir():
         return None
     import tidelog
     from tidelog.log.offline_root import OfflineRoot
     from tidelog.view.topic_configs import topic_configs
 
-    configs = topic_configs(tidelog.open(str(metadata))[_METADATA_TOPIC, 0])
+    configs = topic_configs(tidelog.open(str(metadata))[CLUSTER_METADATA_TOPIC, 0])
     return {topic: configs[topic] for topic in OfflineRoot(directory).topics if topic in configs}
 
 
@@ -175,7 +170,7 @@ class CompactionRun:
             self.tell_unclean(root.unclean_because)
         if len(rows) < len(partitions):
             _tell_interrupted([str(row.partition) for row in rows], [str(p) for p in partitions[len(rows) :]], is_dry)
-            raise click.exceptions.Exit(_INTERRUPTED)
+            raise click.exceptions.Exit(INTERRUPTED)
         return rows
 
     def tell_unclean(self, why: str) -> None:

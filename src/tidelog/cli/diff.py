@@ -50,11 +50,11 @@ def diff(
 
     Every checksum is compared with the bytes of its batch, so that a bit that flipped on the disk is found.
 
-    A and B are log directories, partition directories or URIs; several directories of one side with commas between
-    them. Partitions are compared where both sides have offsets: that one begins later or is behind is told, and is a
-    difference with --strict only.
+    A and B are log directories, partition directories or URIs; join several directories of one side with commas.
+    Partitions are compared where both sides have offsets. If one side begins later or ends earlier, that is reported,
+    and is a difference only with --strict.
 
-    Nothing is locked, so brokers may run; what they append meanwhile may not be seen.
+    Nothing is locked, so brokers may run; what they append during the comparison may be missed.
 
     Exit codes: 0 nothing contradicts, 1 differences, 2 wrong usage, 3 something could not be read.
     """

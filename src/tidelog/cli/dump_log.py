@@ -7,7 +7,7 @@ from typing import TextIO, cast
 
 import click
 
-from tidelog.visible import visible
+from tidelog.visible import visible_lines
 
 __all__ = ["dump_log"]
 
@@ -62,8 +62,7 @@ class _Terminal(io.TextIOBase):
         self._stream = stream
 
     def write(self, text: str) -> int:
-        lines = text.split("\n")
-        self._stream.write("\n".join("\t".join(map(visible, line.split("\t"))) for line in lines))
+        self._stream.write(visible_lines(text))
         return len(text)
 
     def flush(self) -> None:

@@ -1,4 +1,4 @@
-"""`tidelog export`: the records of a topic as files that other programs read."""
+"""`tidelog export`: write the records of a topic into files that other programs read."""
 
 import os
 import sys
@@ -18,6 +18,7 @@ from tidelog.cli.records import (
     row_changes,
     tell_of_bounds,
     tell_of_ends,
+    tell_of_starts,
     tell_of_transactions,
     tell_of_uncommitted,
     tell_of_unfinished,
@@ -26,6 +27,7 @@ from tidelog.cli.records import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tidelog.tables.export import Exported
     from tidelog.tables.formats import Format
     from tidelog.tables.uncommitted import UncommittedRows
     from tidelog.view import LogDirView
@@ -79,8 +81,8 @@ def export(
     A file is written beside its place and gets its name once it is complete. What was exported, `tidelog load` makes a
     log of again, as long as it was neither decoded nor redacted.
 
-    What could not be read at the end of a log, or was left out by --salvage, is reported on standard error with its
-    offsets and bytes, and the exit code is 1.
+    What could not be read at the end of a log, or was left out by --salvage or --no-verify, is reported on standard
+    error with its offsets and bytes, and the exit code is 1.
 
     With --master it is done on Spark, into a directory of parquet files; `tidelog spark export` does more of that.
     """
@@ -96,7 +98,6 @@ def export(
     import tidelog
     from tidelog.log.clock import SystemClock
     from tidelog.tables.export import export_table
-    from tidelog.tables.new_file import ensure_free, ensure_outside
     from tidelog.tables.uncommitted import UncommittedRows
     from tidelog.view.pieces import SCAN_COLUMNS, scan_schema
 
@@ -111,47 +112,44 @@ def export(
     options["columns"] = changes.needed if uncommitted is None else _watched(changes.needed)
     kind, targets = _targets(logs, topic, target, form, bounds["partitions"])
     ensure_csv(kind, csv_safe)
-    for path in targets:
-        ensure_outside(path, directories)
-        ensure_free(path, force=force)
+    _ensure_writable(targets, directories, force)
     done, notices = [], []
     with (
-        damage_told(directories, skip_corrupt=bounds["skip_corrupt"], committed=bounds["committed"]),
+        damage_told(directories, is_tolerant=is_tolerant),
         interruptible() as ensure_wanted,
         progress("exporting", ensure_wanted) as show,
     ):
         for path, partitions in targets.items():
             scan = logs.scan(topic, **{**options, "partitions": partitions})
+            rows = scan if uncommitted is None else _counted(scan, changes.needed, uncommitted)
             on_rows = _observer(scan, show(os.path.basename(path)))
             done.append(
                 export_table(
-                    scan if uncommitted is None else _counted(scan, changes.needed, uncommitted),
-                    schema,
-                    path,
-                    kind,
-                    compression=compression,
-                    changes=changes,
-                    csv_safe=csv_safe,
-                    force=force,
+                    rows, schema, path, kind, compression=compression, changes=changes, csv_safe=csv_safe, force=force,
                     on_rows=on_rows,
                 )
-            )
+            )  # fmt: skip
             notices += [notice for notice in scan.notices if notice not in logs.unfinished_writes]
     has_finding = tell_of_ends(logs[topic], options)
+    tell_of_starts(logs[topic], options)
     if uncommitted is not None:
         tell_of_uncommitted(uncommitted)
     elif not is_chosen:
         tell_of_transactions(logs[topic], options)
     tell_of_bounds(logs[topic], options, is_empty=not any(file.rows for file in done))
-    if as_json:
-        for file in done:
-            print_json({"path": file.path, "records": file.rows, "bytes": file.size})
-    else:
-        table(("file", "records", "bytes"), [(file.path, f"{file.rows:,}", size(file.size)) for file in done])
+    _show(done, as_json=as_json)
     for notice in notices:
         tell(notice)
     if notices or has_finding:
         raise click.exceptions.Exit(_LEFT_OUT)
+
+
+def _show(files: "list[Exported]", *, as_json: bool) -> None:
+    if as_json:
+        for file in files:
+            print_json({"path": file.path, "records": file.rows, "bytes": file.size})
+    else:
+        table(("file", "records", "bytes"), [(file.path, f"{file.rows:,}", size(file.size)) for file in files])
 
 
 def _watched(columns: Sequence[str]) -> tuple[str, ...]:
@@ -174,8 +172,9 @@ def _targets(
 ) -> "tuple[Format, dict[str, tuple[int, ...] | None]]":
     """The format, and the files to be written, each with the partitions that go into it; None for all."""
     from tidelog.tables.file_names import format_of
-    from tidelog.view.addresses import is_address
+    from tidelog.view.addresses import is_address, local_path
 
+    target = target if is_address(target) else local_path(target)
     if not target.endswith("/") and (is_address(target) or not os.path.isdir(target)):
         return form or format_of(target), {target: partitions or None}  # type: ignore[return-value]
     if form is None:
@@ -186,6 +185,15 @@ def _targets(
     return form, {  # type: ignore[return-value]
         os.path.join(target, f"{topic}-{number}.{form}"): (number,) for number in dict.fromkeys(numbers)
     }
+
+
+def _ensure_writable(paths: Iterable[str], directories: Sequence[str], force: bool) -> None:
+    """Raise if a file is inside a log directory, or there already and not to be replaced."""
+    from tidelog.tables.new_file import ensure_free, ensure_outside
+
+    for path in paths:
+        ensure_outside(path, directories)
+        ensure_free(path, force=force)
 
 
 def _observer(scan: "Scan", update: Callable[[int, int], None]) -> Callable[[int], None]:

@@ -1,4 +1,4 @@
-"""`tidelog fsck`: every file of a log directory checked, and mended around what is broken."""
+"""`tidelog fsck`: check every file of log directories, and repair what is damaged."""
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -6,7 +6,7 @@ import click
 
 from tidelog.cli.interrupted import log_directories, settle_writes
 from tidelog.cli.local_paths import LOCAL_PATH
-from tidelog.cli.log_dirs import config_option, named_or_configured
+from tidelog.cli.log_dirs import config_option, is_empty, node_directories
 from tidelog.cli.output import count, interruptible, print_json, progress, say, size, table, tell
 
 if TYPE_CHECKING:
@@ -15,34 +15,34 @@ if TYPE_CHECKING:
 __all__ = ["end_with", "fsck"]
 
 _FINDINGS = 1
-_MENDED = "tidelog fsck --repair"  # how the remedy begins where a repair does it all
+_REPAIR = "tidelog fsck --repair"  # a remedy that begins with it needs no other step
 
 
 @click.command()
 @click.argument("directories", metavar="DIR...", nargs=-1)
 @config_option
-@click.option("--deep", is_flag=True, help="Look at every record, and replay producers. Implied by --repair.")
-@click.option("--repair", is_flag=True, help="Mend what can be mended. What goes lies in the quarantine.")
-@click.option("--dry-run", is_flag=True, help="With --repair: tell what would be done. Nothing is changed.")
+@click.option("--deep", is_flag=True, help="Check every record, and replay producer state. Implied by --repair.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired. The quarantine keeps what is removed.")
+@click.option("--dry-run", is_flag=True, help="With --repair: print what would be done, change nothing.")
 @click.option(
     "--quarantine",
     type=LOCAL_PATH,
     metavar="DIR",
-    help="Where a repair keeps what it takes out; by default DIR.tidelog, beside DIR.",
+    help="Where a repair keeps what it removes; by default DIR.tidelog, next to DIR.",
 )
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE",
-    help="With --repair: a config that indexes are rebuilt with (index.interval.bytes=…), else it is looked for.",
+    help="With --repair: a topic config for rebuilt indexes (index.interval.bytes=…), instead of the one found.",
 )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads; by default one per processor.")
 @click.option(
     "--min-severity", type=click.Choice(["error", "warning", "info"]), default="info", show_default=True,
-    help="Print findings from this severity on. Counts and exit code are those of all.",
+    help="Print findings of this severity and worse. Counts and exit code include all findings.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--would-start", is_flag=True,
-    help="Print as JSON whether Kafka 4.3 would start on DIR..., the log.dirs of a node, and with what; check no more.",
+    help="Print as JSON whether Kafka 4.3 would start on DIR..., all log.dirs of a node, and what it would serve.",
 )  # fmt: skip
 def fsck(
     directories: tuple[str, ...],
@@ -57,29 +57,27 @@ def fsck(
     as_json: bool,
     would_start: bool,
 ) -> None:
-    """Check every file at or below DIR: roots, partition directories, whole trees, or a backup at s3://bucket/path.
+    """Check every file at or below DIR: log directories, partition directories, trees, or a backup at s3://bucket/path.
 
-    Without --repair nothing is written and nothing locked: a broker may have the directories open. Findings have codes
-    that stay the same (docs/fsck.md), and a severity: an error changes what readers are given, or keeps Kafka from
-    starting; a warning Kafka puts right by itself, or it may have been meant; info is for your information.
+    The first line says whether Kafka 4.3 would start, and with how many topics: name all log.dirs of a node.
 
-    With --repair no broker may run. An interrupted load is taken back first, and an interrupted write of Spark's
-    finished, as by `tidelog recover`. What can be read stays: only the bytes of a broken batch are cut out, batches
-    behind it are found again, and what is wrong beside the log is rebuilt from it. Indexes that are sound stay as they
-    are. Everything that is removed lies in the quarantine, with a manifest. Run it as the user of the broker, or as
-    root: new files then get the owner of the old ones.
+    Without --repair nothing is written or locked: a broker may be running. Each finding has a stable code
+    (docs/fsck.md) and a severity. An error: readers get wrong data, or Kafka does not start. A warning: Kafka repairs
+    it by itself, or it may be intended. Info needs no action.
 
-    The first line says whether Kafka 4.3 would start on the directories, which are all log.dirs of a node, and with how
-    many topics.
+    Stop the broker before --repair. It first takes back an interrupted load and finishes an interrupted Spark write, as
+    `tidelog recover` does. Then it cuts out the bytes of damaged batches, keeps every readable batch after them, and
+    rebuilds damaged indexes and snapshots from the log. Sound indexes stay as they are. The quarantine keeps everything
+    that is removed, with a manifest. Run it as the broker's user, or as root: new files get the owner of the old ones.
 
-    Exit codes: 0 nothing wrong, or nothing any more, or, with --would-start, a start with everything; 1 findings, or
-    something that a repair has left to you, or that would not be served.
+    Exit codes: 0 nothing wrong, or everything repaired; 1 findings, or something that a repair leaves to you. With
+    --would-start: 0 Kafka would start and serve everything; 1 otherwise.
     """
-    directories = named_or_configured(directories, config)
+    directories, are_log_dirs = node_directories(directories, config, with_lost=not repair), config is not None
     if would_start:
         if repair or deep or settings or quarantine is not None:
-            raise click.UsageError("--would-start goes alone: it checks and repairs nothing")
-        _judge_start(directories)
+            raise click.UsageError("--would-start checks and repairs nothing: give it without other options")
+        _judge_start(directories, are_log_dirs=are_log_dirs)
     if dry_run and not repair:
         raise click.UsageError("--dry-run goes with --repair: without it nothing is changed anyway")
     if settings and not repair:
@@ -90,20 +88,23 @@ def fsck(
     from tidelog.fsck import check
 
     with interruptible() as ensure_wanted, progress("checking", ensure_wanted) as show:
-        report = check(directories, deep=deep, progress=show(", ".join(directories)), jobs=jobs, quarantine=quarantine)
+        report = check(
+            directories, deep=deep, progress=show(", ".join(directories)), jobs=jobs, quarantine=quarantine,
+            are_log_dirs=are_log_dirs,
+        )  # fmt: skip
     end_with(report, directories, min_severity=min_severity, as_json=as_json)
 
 
-def _judge_start(directories: tuple[str, ...]) -> NoReturn:
+def _judge_start(directories: tuple[str, ...], *, are_log_dirs: bool) -> NoReturn:
     from tidelog.fsck import verdicts
 
-    found = verdicts(directories)
+    found = verdicts(directories, are_log_dirs=are_log_dirs)
     print_json(found[0].to_dict() if len(found) == 1 else [verdict.to_dict() for verdict in found])
     raise click.exceptions.Exit(0 if found and all(verdict.is_whole for verdict in found) else _FINDINGS)
 
 
 def _configs(settings: tuple[str, ...]) -> dict[str, str]:
-    """What was given, by Kafka's names; a config that there is not is refused."""
+    """The configs that were given, by Kafka's names; an unknown one is rejected."""
     from tidelog.log.config import LogConfig
 
     pairs = {}
@@ -151,14 +152,15 @@ def _repair(
 
 
 def end_with(report: "Report", directories: tuple[str, ...], *, min_severity: str = "info", as_json: bool) -> NoReturn:
-    """Show what a check has found, and end with the exit code that tells it."""
+    """Print what a check has found, and exit with 1 if anything is wrong."""
     if as_json:
         print_json(_report_json(report, min_severity))
     else:
         _show(report, min_severity)
         _show_next_steps(report)
-        if not report.is_clean:
-            say(f"`tidelog fsck {' '.join(directories)} --repair --dry-run` tells what can be mended")
+        there = [each for each in directories if each.rstrip("/") not in report.lost and not is_empty(each)]
+        if there and not report.is_clean:
+            say(f"`tidelog fsck {' '.join(there)} --repair --dry-run` prints what can be repaired")
     raise click.exceptions.Exit(0 if report.is_clean else _FINDINGS)
 
 
@@ -179,18 +181,18 @@ def _show(report: "Report", min_severity: str) -> None:
 
 
 def _show_next_steps(report: "Report") -> None:
-    """What people have to do themselves, each thing once."""
+    """Print what a repair does not do, once per code."""
     steps = dict.fromkeys((one.code, one.remedy) for one in report.findings if one.severity.value != "info")
     for code, remedy in steps:
-        if not remedy.startswith(_MENDED):
+        if not remedy.startswith(_REPAIR):
             say(f"{code}: {remedy}")
 
 
 def _verdict(report: "Report") -> str:
     if report.is_clean:
         return "nothing wrong"
-    told = report.to_dict()
-    return f"{count(told['errors'], 'error')}, {count(told['warnings'], 'warning')}"
+    severities = report.to_dict()
+    return f"{count(severities['errors'], 'error')}, {count(severities['warnings'], 'warning')}"
 
 
 def _where(finding: "Finding") -> str:
@@ -205,7 +207,7 @@ def _where(finding: "Finding") -> str:
 def _show_planned(result: "RepairResult") -> None:
     for root in result.in_use:
         say(f"{root}: a broker or another tidelog has it open, and a repair would refuse it: stop it first", bold=True)
-    say("What a repair would do" if result.done else "There is nothing that a repair would do", bold=True)
+    say("What a repair would do" if result.done else "A repair would change nothing", bold=True)
     for line in result.done:
         say(line)
     _show_left(result.left)
@@ -228,7 +230,7 @@ def _show_repaired(result: "RepairResult") -> None:
 
 
 def _left_of(result: "RepairResult") -> str:
-    """Which of the findings after a repair are those that it has left to people."""
+    """How many of the findings after a repair are left to the user."""
     if not result.left:
         return ""
     if result.after.is_clean:
@@ -247,9 +249,8 @@ def _show_left(left: "list[Finding]") -> None:
 
 
 def _report_json(report: "Report", min_severity: str) -> dict[str, Any]:
-    told = report.to_dict()
     shown = [one.to_dict() for one in report.findings if one.severity.is_at_least(min_severity)]
-    return told | {"findings": shown}
+    return report.to_dict() | {"findings": shown}
 
 
 def _planned_json(result: "RepairResult", min_severity: str) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Before a command writes into log directories: unfinished writes in them are finished or taken back."""
+"""Finish or take back unfinished writes in log directories, before a command writes to them."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,8 @@ def settle_writes(directories: Sequence[str]) -> None:
         from tidelog.spark.recovery import recover  # which takes Arrow
 
         for done in recover(unfinished, logs=False):
-            tell(str(done))
+            for sentence in (str(done), *done.notices):
+                tell(sentence)
 
 
 def log_directories(paths: Sequence[str]) -> list[str]:

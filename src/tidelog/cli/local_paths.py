@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from tidelog.errors import InvalidRequestError
 from tidelog.view.addresses import is_address, local_path
 
 __all__ = ["LOCAL_PATH"]
@@ -20,7 +21,10 @@ class _LocalPath(click.ParamType):  # type: ignore[type-arg]  # older releases o
             self.fail(
                 f"{path} is not on a disk of this machine: write to a local directory and copy it there.", param, ctx
             )
-        return local_path(path)
+        try:
+            return local_path(path)
+        except InvalidRequestError as error:
+            self.fail(str(error), param, ctx)
 
 
 LOCAL_PATH = _LocalPath()

@@ -1,11 +1,11 @@
-"""All log directories of a broker, as commands that write take them.
+"""The log directories of a broker, as commands that write to them take them.
 
     tidelog load x.csv --to /d1 --to /d2 …        one by one
     tidelog load x.csv --to /d1,/d2 …             as in log.dirs
-    tidelog compact --config server.properties    out of the broker's own file
+    tidelog compact --config server.properties    from the broker's own file
 
-A command that knows one of several directories would make a second copy of a partition that lies in another one, and
-Kafka does not start on such a pair.
+A command that knows only one of several directories would create a second copy of a partition that is in another one,
+and Kafka does not start on such a pair.
 """
 
 import os
@@ -15,21 +15,21 @@ from typing import Any
 
 import click
 
-from tidelog.log.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES, TopicPartition
+from tidelog.log.names import CLUSTER_METADATA_DIRECTORY
 
 __all__ = [
     "config_option",
-    "ensure_all_named",
+    "directories_of_topics",
     "ensure_no_duplicates",
+    "is_empty",
     "log_dirs",
     "metadata_option",
     "metadata_root",
     "named_or_configured",
+    "node_directories",
 ]
 
 Command = Callable[..., Any]
-
-_METADATA = f"{CLUSTER_METADATA_TOPIC}-0"
 
 
 def config_option(command: Command) -> Command:
@@ -41,19 +41,25 @@ def config_option(command: Command) -> Command:
 
 
 def metadata_option(command: Command) -> Command:
-    """`--metadata`, where the metadata log lies."""
+    """`--metadata`, the directory of the metadata log."""
     return click.option(
         "--metadata", metavar="DIR", type=click.Path(exists=True, file_okay=False),
-        help=f"The directory that {_METADATA} lies in, if it is none of those named: metadata.log.dir of the broker.",
+        help=f"The directory with {CLUSTER_METADATA_DIRECTORY}, if it is not one of DIR: the broker's "
+        "metadata.log.dir.",
     )(command)  # fmt: skip
 
 
-def log_dirs(named: Sequence[str], config: str | None, option: str = "DIR") -> list[str]:
-    """The log directories that were named, or that a broker's properties name."""
+def log_dirs(named: Sequence[str], config: str | None, option: str = "DIR", *, with_empty: bool = False) -> list[str]:
+    """The log directories that were named, or that a broker's properties name.
+
+    Of a broker's those that are empty are left out, unless all are, or `with_empty`: new disks, with no logs yet.
+    """
     if named and config is not None:
         raise click.UsageError(f"{option} and --config both name log directories: give one of them")
     if config is not None:
-        return _unlike(_ensure_there(_dirs_in(config), config))
+        directories = _unlike(_ensure_there(_dirs_in(config), config))
+        filled = [directory for directory in directories if not is_empty(directory)]
+        return directories if with_empty or not filled else filled
     if not named:
         raise click.UsageError(f"no log directory is named: give {option}, or --config server.properties")
     return _unlike([directory for word in named for directory in _parts(word)])
@@ -64,8 +70,30 @@ def named_or_configured(named: tuple[str, ...], config: str | None) -> tuple[str
     return named if named and config is None else tuple(log_dirs(named, config))
 
 
+def node_directories(named: tuple[str, ...], config: str | None, *, with_lost: bool) -> tuple[str, ...]:
+    """The same for commands that look at a whole node: with the `metadata.log.dir` of its properties.
+
+    With `with_lost` those of a broker's directories that are missing or empty are not left out, or rejected.
+    """
+    if config is None or named:
+        return named_or_configured(named, config)
+    directories = _unlike(_dirs_in(config)) if with_lost else list(named_or_configured(named, config))
+    metadata = _properties(config).get("metadata.log.dir", "").strip()
+    if metadata and os.path.realpath(metadata) not in map(os.path.realpath, _dirs_in(config)):
+        directories += [metadata] if with_lost else _ensure_there([metadata], config)
+    return tuple(directories)
+
+
+def is_empty(directory: str) -> bool:
+    """Whether a path is a directory with nothing in it."""
+    try:
+        return not os.listdir(directory)
+    except OSError:  # it is none, or nobody may look: whoever opens it says so
+        return False
+
+
 def _parts(word: str) -> list[str]:
-    """The directories of a list with commas, unless there is one that is called so."""
+    """The directories of a list with commas, unless a directory has that name."""
     if "," not in word or os.path.isdir(word):
         return [word]
     return [part.strip() for part in word.split(",") if part.strip()]
@@ -73,21 +101,25 @@ def _parts(word: str) -> list[str]:
 
 def _dirs_in(config: str) -> list[str]:
     from tidelog.log.manager.manager_config import log_dirs_of
-    from tidelog.log.manager.meta_properties import parse_properties
 
-    properties = parse_properties(Path(config).read_bytes().decode("iso-8859-1"))
+    properties = _properties(config)
     if not properties.get("log.dirs") and not properties.get("log.dir"):
         raise click.UsageError(f"{config} has neither log.dirs nor log.dir: name the log directories yourself")
     return log_dirs_of(properties)
 
 
+def _properties(config: str) -> dict[str, str]:
+    from tidelog.log.manager.meta_properties import parse_properties
+
+    return parse_properties(Path(config).read_bytes().decode("iso-8859-1"))
+
+
 def _ensure_there(directories: list[str], config: str) -> list[str]:
-    """Reject a broker's log directory that does not exist: its disk may not be mounted, and another would be filled."""
+    """Reject a log directory that does not exist: its disk may not be mounted, and another disk would be filled."""
     for directory in directories:
         if not os.path.isdir(directory):
             raise click.UsageError(
-                f"{config}: {directory} of log.dirs is not a directory here; mount its disk, or name the log "
-                "directories yourself"
+                f"{config}: {directory} is not a directory here; mount its disk, or name the log directories yourself"
             )
     return directories
 
@@ -102,7 +134,7 @@ def _unlike(directories: list[str]) -> list[str]:
 
 
 def ensure_no_duplicates(directories: Sequence[str]) -> None:
-    """Raise InvalidRequestError if a partition lies in two log directories."""
+    """Raise InvalidRequestError if a partition is in two log directories."""
     from tidelog.errors import InvalidRequestError
 
     found: dict[str, str] = {}
@@ -111,8 +143,8 @@ def ensure_no_duplicates(directories: Sequence[str]) -> None:
             other = found.setdefault(name, directory)
             if other is not directory:
                 raise InvalidRequestError(
-                    f"{name} lies in {other} and in {directory}: Kafka does not start on them; "
-                    f"`tidelog diff {other} {directory}` compares the two, take one away"
+                    f"{name} is in {other} and in {directory}: Kafka does not start on them; "
+                    f"`tidelog diff {other} {directory}` compares the two, move one away"
                 )
 
 
@@ -130,51 +162,27 @@ def _partition_names(directory: str) -> set[str]:
     return names
 
 
+def directories_of_topics(directories: Sequence[str], named: Sequence[str]) -> dict[str, list[str]]:
+    """Which of the named topics each log directory holds. Directories without any are left out."""
+    from tidelog.errors import InvalidRequestError
+    from tidelog.log.offline_root import OfflineRoot
+
+    topics = {directory: set(OfflineRoot(directory).topics) for directory in directories}
+    for topic in named:
+        if not any(topic in here for here in topics.values()):
+            raise InvalidRequestError(f"none of {', '.join(directories)} has a partition of topic {topic}")
+    return {each: [topic for topic in named if topic in here] for each, here in topics.items() if here & set(named)}
+
+
 def metadata_root(directories: Sequence[str], metadata: str | None) -> str | None:
-    """The directory that the metadata log lies in: the one that was named, or one of the log directories."""
+    """The directory with the metadata log: the one that was named, or one of the log directories."""
     if metadata is not None:
-        root = os.path.dirname(os.path.abspath(metadata)) if Path(metadata).name == _METADATA else metadata
-        if not Path(root, _METADATA).is_dir():
-            raise click.UsageError(f"--metadata {metadata}: there is no {_METADATA} in it")
+        root = (
+            os.path.dirname(os.path.abspath(metadata))
+            if Path(metadata).name == CLUSTER_METADATA_DIRECTORY
+            else metadata
+        )
+        if not Path(root, CLUSTER_METADATA_DIRECTORY).is_dir():
+            raise click.UsageError(f"--metadata {metadata}: there is no {CLUSTER_METADATA_DIRECTORY} in it")
         return root
-    return next((directory for directory in directories if Path(directory, _METADATA).is_dir()), None)
-
-
-def ensure_all_named(directories: Sequence[str]) -> Callable[[TopicPartition], None]:
-    """Before a partition is made: raise if the broker has log directories that are not named.
-
-    The metadata log knows the directories that each broker has registered, by their ids.
-    """
-
-    def ensure(partition: TopicPartition) -> None:
-        from tidelog.errors import InvalidRequestError
-
-        node, missing = _not_named(directories)
-        if missing:
-            named = "directory is" if len(directories) == 1 else "directories are"
-            raise InvalidRequestError(
-                f"broker {node} has {len(directories) + missing} log directories by its metadata log, and "
-                f"{len(directories)} {named} named: {partition} may lie in another one; name all of them (--to DIR "
-                "--to DIR, or --config server.properties)"
-            )
-
-    return ensure
-
-
-def _not_named(directories: Sequence[str]) -> tuple[int | None, int]:
-    """A broker, and how many of its log directories are not among some."""
-    from tidelog.log.local_files import LocalFileSystem
-    from tidelog.log.manager.meta_properties import read_meta_properties
-    from tidelog.log.partition_metadata import uuid_text
-    from tidelog.view.files import ReadOnlyFiles
-    from tidelog.view.partition import PartitionView
-    from tidelog.view.topic_configs import broker_log_dirs
-
-    fs, root = LocalFileSystem(), metadata_root(directories, None)
-    known = [read_meta_properties(fs, each) for each in directories if Path(each, META_PROPERTIES).exists()]
-    node = next((each.node_id for each in known if each is not None), None)
-    if root is None or node is None:
-        return node, 0
-    ids = {uuid_text(each.directory_id) for each in known if each is not None and each.directory_id is not None}
-    registered = broker_log_dirs(PartitionView.at(ReadOnlyFiles(), os.path.abspath(os.path.join(root, _METADATA))))
-    return node, len(set(registered.get(node, ())) - ids)
+    return next((directory for directory in directories if Path(directory, CLUSTER_METADATA_DIRECTORY).is_dir()), None)

@@ -5,12 +5,13 @@ An error of ours is one line on standard error and an exit code; `--traceback` s
     0    fine
     1    findings or differences, of the commands that look for them
     2    wrong usage: what was asked for cannot be done, or is not supported
-    3    the input could not be read: corrupt bytes, a disk that refuses, a file that is not there
+    3    something could not be read or written: corrupt bytes, missing rights, a disk that fails or is full
     130  interrupted
 
 Anything else that escapes is a mistake of ours and keeps its traceback.
 """
 
+import errno
 import io
 import logging
 import re
@@ -24,7 +25,14 @@ import click
 
 from tidelog import __version__
 from tidelog.cli.once import ensure_given_once
-from tidelog.cli.streams import INTERRUPTED, end_when_stuck, flush_output, is_reader_gone, let_go_of_output
+from tidelog.cli.streams import (
+    INTERRUPTED,
+    are_streams_open,
+    end_when_stuck,
+    flush_output,
+    is_reader_gone,
+    let_go_of_output,
+)
 from tidelog.errors import InvalidRequestError, TidelogError, UnsupportedError
 from tidelog.visible import visible
 
@@ -45,7 +53,7 @@ class _WrongUsage(_Failure):
     exit_code = 2
 
 
-class _Unreadable(_Failure):
+class _InputOutput(_Failure):
     exit_code = 3
 
 
@@ -74,6 +82,10 @@ class _Commands(click.Group):
         except BrokenPipeError:  # of the reader of a help text
             let_go_of_output()
             raise click.exceptions.Exit(0) from None
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(INTERRUPTED) from None
+        except OSError as error:
+            raise _InputOutput(_one_line(error)) from error
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
@@ -97,7 +109,7 @@ class _Commands(click.Group):
             if ctx.params.get("traceback"):
                 click.echo("\n".join(map(visible, traceback.format_exc().split("\n"))), err=True, nl=False)
             wrong_usage = isinstance(error, InvalidRequestError | UnsupportedError)
-            raise (_WrongUsage if wrong_usage else _Unreadable)(_one_line(error)) from error
+            raise (_WrongUsage if wrong_usage else _InputOutput)(_one_line(error)) from error
         except KeyboardInterrupt:
             raise click.exceptions.Exit(INTERRUPTED) from None
 
@@ -108,8 +120,8 @@ class _Commands(click.Group):
 def cli(traceback: bool) -> None:
     """Apache Kafka's message store in Python.
 
-    Exit codes: 0 fine, 1 findings, or not done as you wished, 2 wrong usage, 3 the input could not be read, 130
-    interrupted.
+    Exit codes: 0 fine, 1 findings, or not done as you wished, 2 wrong usage, 3 something could not be read or written
+    (a full disk, too), 130 interrupted.
     """
 
 
@@ -122,6 +134,18 @@ class _VisibleLog(logging.Formatter):
 
 def main() -> NoReturn:
     """Run the command line and exit."""
+    try:
+        _run()
+    except KeyboardInterrupt:  # before the command begins, or while it ends: it handles its own
+        sys.exit(INTERRUPTED)
+
+
+def _run() -> NoReturn:
+    if not are_streams_open():
+        click.echo(
+            "tidelog: standard output is closed, so nothing was done: send it to a file or to /dev/null", err=True
+        )
+        sys.exit(_WrongUsage.exit_code)
     if logging.lastResort is not None:  # what prints where nobody has configured logging
         logging.lastResort.setFormatter(_VisibleLog())
     for stream in (sys.stdout, sys.stderr):
@@ -154,7 +178,9 @@ def _first_small(sentence: str) -> str:
 def _one_line(error: TidelogError | OSError) -> str:
     """The message without line ends. An error of the system names its file first, as ours do."""
     if isinstance(error, OSError) and error.strerror:
-        text = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+        is_output = error.filename is None and error.errno == errno.ENOSPC  # disks of logs refuse with errors of ours
+        place = "standard output" if is_output else error.filename
+        text = f"{place}: {error.strerror}" if place is not None else error.strerror
     else:
         text = str(error) or type(error).__name__
     return re.sub(r"\s*\n\s*", " ", text).strip()

@@ -36,7 +36,7 @@ def export_on(master: str, directories: tuple[str, ...], topic: str, target: str
     if is_committed is None:
         is_committed = not is_skipping  # damage can hide the marker of a transaction
     reading["isolationLevel"] = "read_committed" if is_committed else "read_uncommitted"
-    if is_skipping:
+    if is_skipping or no_verify:
         reading["onCorruption"] = "skip"
     if no_verify:
         reading["checksum"] = "false"
@@ -55,10 +55,13 @@ def load_on(master: str, sources: tuple[str, ...], directory: str, topic: str, *
 
     form, partitions, compression = given.pop("form"), given.pop("partitions"), given.pop("compression")
     settings, topic_id, as_json = given.pop("settings"), given.pop("topic_id"), given.pop("as_json")
+    is_only_log_dir = given.pop("is_only_log_dir")
     for source in sources:
         _ensure_parquet(form, source, "load")
     _ensure_none_left(given, "load")
     writing = settings_of(settings) | ({} if topic_id is None else {"topicId": topic_id})
+    if is_only_log_dir:
+        writing["onlyLogDir"] = "true"
     _invoke(
         load, master, sources=sources, directory=directory, topic=topic, form="parquet", options=(), schema=None,
         key=None, value=None, timestamp=None, partitions=partitions, compression=compression, writing=_words(writing),

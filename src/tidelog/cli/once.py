@@ -1,7 +1,7 @@
-"""An option that takes one value and is given twice is rejected.
+"""Reject an option that takes one value and is given twice.
 
-click keeps the last value and drops the others without a word: of `--topic A --topic B` only B would be exported. The
-rule is checked here for all commands, before one of them parses its words.
+click silently keeps the last value: `--topic A --topic B` would export only B. This check runs for all commands, before
+they parse their arguments.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ def ensure_given_once(command: click.Command, words: list[str], parent: click.Co
     try:
         _, _, order = command.make_parser(context).parse_args(list(words))
     except click.UsageError:
-        return  # whoever parses the words to use them says so
+        return  # the command parses the same words next, and reports it
     for parameter, times in Counter(order).items():
         if times > 1 and isinstance(parameter, click.Option) and _has_one_value(parameter):
             name = "/".join((parameter.opts[0], *parameter.secondary_opts[:1]))

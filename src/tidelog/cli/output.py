@@ -2,9 +2,11 @@
 
 Standard output carries the answer and nothing else. What is said beside it (progress, notices) goes to standard error,
 and progress only where a person watches. Every text for people goes through this module, which escapes what a terminal
-would obey (`tidelog.visible`); JSON is printed as it is.
+would obey (`tidelog.visible`); JSON is printed as it is, unless a terminal shows it.
 """
 
+import codecs
+import io
 import json
 import os
 import signal
@@ -13,14 +15,16 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 import click
 
 from tidelog.cli.streams import noted
 from tidelog.visible import time_text as when
-from tidelog.visible import visible
+from tidelog.visible import visible, visible_json
 
 __all__ = [
+    "TerminalSink",
     "aligned",
     "count",
     "fitted",
@@ -54,18 +58,38 @@ def tell(sentence: str) -> None:
 
 
 def json_line(value: object) -> str:
-    """One value as one line.
+    """One value as one line; what a terminal would obey is escaped there, and the value is the same.
 
     >>> json_line({"topic": "orders", "partitions": [0, 1]})
     '{"topic":"orders","partitions":[0,1]}'
     """
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return visible_json(line) if sys.stdout.isatty() else line
 
 
 def print_json(value: object) -> None:
     """One value as one line, flushed: whoever reads along gets each as it comes."""
     click.echo(json_line(value))
     sys.stdout.flush()
+
+
+class TerminalSink(io.RawIOBase):
+    """A terminal that is sent bytes of text in a format for programs. It must not obey what is in them."""
+
+    def __init__(self, terminal: BinaryIO, escape: Callable[[str], str]) -> None:
+        self._terminal = terminal
+        self._escape = escape
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._terminal.write(self._escape(self._decoder.decode(bytes(data))).encode("utf-8", "backslashreplace"))
+        return len(data)
+
+    def flush(self) -> None:
+        self._terminal.flush()
 
 
 def table(

@@ -3,6 +3,7 @@
 change_options, row_changes     --decode, --redact and --salt
 damage_told                     an error about damage names the ways on
 tell_of_ends                    bytes at the end of a log that could not be read
+tell_of_starts                  deleted records that may be among those that were read
 tell_of_transactions            what --committed has left out
 tell_of_uncommitted             what --uncommitted has let through
 tell_of_unfinished              records that a write has not finished
@@ -36,6 +37,7 @@ __all__ = [
     "row_changes",
     "tell_of_bounds",
     "tell_of_ends",
+    "tell_of_starts",
     "tell_of_transactions",
     "tell_of_uncommitted",
     "tell_of_unfinished",
@@ -95,7 +97,7 @@ def row_changes(
 
 
 @contextmanager
-def damage_told(directories: Sequence[str], *, skip_corrupt: bool, committed: bool) -> Iterator[None]:
+def damage_told(directories: Sequence[str], *, is_tolerant: bool) -> Iterator[None]:
     """An error about damaged bytes says what to do about them: leave them out, and look what else there is."""
     from tidelog.errors import CorruptionError, CorruptRecordError
     from tidelog.view.segment import ADVICE
@@ -106,9 +108,7 @@ def damage_told(directories: Sequence[str], *, skip_corrupt: bool, committed: bo
         what = str(error).removesuffix(ADVICE)
         found = _DAMAGED_LOG.match(what)
         where = shlex.join([found[1]] if found else directories)
-        ways = ["--salvage leaves it out"]
-        if skip_corrupt:  # only transactions can stand in the way of it
-            ways = ["without --committed --salvage reads the rest"] if committed else []
+        ways = [] if is_tolerant else ["--salvage leaves it out"]
         ways.append(f"`tidelog fsck {where}` tells what is damaged and what can be saved")
         raise CorruptRecordError(f"{what}; {', '.join(ways)}") from error
 
@@ -140,6 +140,7 @@ def tell_of_ends(partitions: "Sequence[PartitionView]", options: dict[str, Any])
             left_out, missing = partition.left_out, partition.missing
             if left_out is not None and not options.get("verify", True):
                 left_out = _left_out_unverified(partition, request, left_out)
+                missing = partition.missing_after(left_out.offset)
         except TidelogError:
             continue  # there is damage elsewhere, which was reported
         if left_out is not None and left_out.size:
@@ -150,6 +151,13 @@ def tell_of_ends(partitions: "Sequence[PartitionView]", options: dict[str, Any])
             tell(f"{partition.topic_partition}: {missing}")
             is_finding = True
     return is_finding
+
+
+def tell_of_starts(partitions: "Sequence[PartitionView]", options: dict[str, Any]) -> None:
+    """Report damaged checkpoints of log starts, each once: deleted records may be among those that were read."""
+    chosen = request_of(options).choose(partitions)
+    for notice in dict.fromkeys(filter(None, (partition.start_notice for partition in chosen))):
+        tell(f"{notice}: records that were deleted may be among these")
 
 
 def _left_out_unverified(partition: "PartitionView", request: "Request", left_out: "LeftOut") -> "LeftOut":
@@ -170,10 +178,15 @@ def _is_in_use(root: str) -> bool:
 
 def tell_of_transactions(partitions: "Sequence[PartitionView]", options: dict[str, Any]) -> None:
     """Report what was left out because it is not committed."""
+    from tidelog.errors import CorruptionError
+
     request = request_of(options)
     for partition in request.choose(partitions):
-        first, limit = request.offsets(partition)
-        aborted = len(partition.aborted_transactions(first, limit))
+        try:
+            first, limit = request.offsets(partition)
+            aborted = len(partition.aborted_transactions(first, limit))
+        except CorruptionError:
+            continue  # what was left out of it was reported while it was read
         what = [count(aborted, "aborted transaction")] if aborted else []
         end = partition.log_end_offset
         if limit < end and request.reaches(partition, limit) and limit == partition.limit_of(committed=True):

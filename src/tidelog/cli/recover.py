@@ -3,7 +3,7 @@
 import click
 
 from tidelog.cli.local_paths import LOCAL_PATH
-from tidelog.cli.log_dirs import config_option, named_or_configured
+from tidelog.cli.log_dirs import config_option, is_empty, named_or_configured
 from tidelog.cli.output import print_json, say
 
 __all__ = ["recover"]
@@ -24,6 +24,9 @@ def recover(directories: tuple[str, ...], config: str | None, as_json: bool, lik
     back: none of them is; run it again. Until then neither Kafka nor tidelog starts on DIR, and readers see the
     topics as they were before.
 
+    Either way the batches from before the write stay as they are, damaged ones too. Anything else that is cut off is
+    printed.
+
     Where the broker was not stopped in good order, logs are recovered as Kafka recovers them when it starts: an
     incomplete batch at the end of a log is cut off, and indexes are rebuilt. Every cut is printed, with its bytes,
     offsets and reason. If sound batches come after a damaged one, Kafka cuts them off, too: then the logs of DIR are
@@ -35,14 +38,21 @@ def recover(directories: tuple[str, ...], config: str | None, as_json: bool, lik
     Exit codes: 0 nothing is lost but an incomplete batch at the end of a log; 1 more was cut off, or logs were left as
     they are.
     """
+    from tidelog.errors import InvalidRequestError
     from tidelog.spark.recovery import recover as recover_directories
 
-    all_done = recover_directories(named_or_configured(directories, config), like_kafka=like_kafka)
+    directories = named_or_configured(directories, config)
+    for directory in directories:
+        if is_empty(directory):
+            raise InvalidRequestError(f"{directory} is empty: name the log directories of a broker")
+    all_done = recover_directories(directories, like_kafka=like_kafka)
     for done in all_done:
         if as_json:
             print_json(done.to_dict())
         else:
             say(str(done))
+            for notice in done.notices:
+                say(notice)
             for cut in done.cuts:
                 if done.were_logs_recovered or cut.loses_sound_batches:
                     say(f"{'would be cut' if done.is_rejected else 'cut'}: {cut}")

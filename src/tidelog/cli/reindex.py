@@ -1,4 +1,4 @@
-"""`tidelog reindex`: indexes and producer snapshots made anew while no broker runs."""
+"""`tidelog reindex`: rebuild indexes and producer snapshots while no broker runs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidelog.cli.local_paths import LOCAL_PATH
-from tidelog.cli.log_dirs import config_option, ensure_no_duplicates, log_dirs, metadata_option, metadata_root
+from tidelog.cli.log_dirs import (
+    config_option,
+    directories_of_topics,
+    ensure_no_duplicates,
+    log_dirs,
+    metadata_option,
+    metadata_root,
+)
 from tidelog.cli.output import count, interruptible, print_json, progress, say, size, table, tell
 from tidelog.cli.settings import settings_of
+from tidelog.cli.streams import INTERRUPTED
 
 if TYPE_CHECKING:
     from tidelog.fsck.reindex import Reindexed
@@ -18,7 +26,6 @@ __all__ = ["reindex"]
 
 _DIFFERENCES = 1
 _NOT_ALL_DONE = 3
-_INTERRUPTED = 130
 _KINDS = ("index", "timeindex", "txnindex", "snapshot")
 
 
@@ -35,7 +42,7 @@ _KINDS = ("index", "timeindex", "txnindex", "snapshot")
     "--only", "kinds", multiple=True, type=click.Choice(_KINDS), help="A kind of file; repeatable. Without it all four."
 )
 @click.option("--missing", is_flag=True, help="Only files that are missing or broken. Sound ones are left alone.")
-@click.option("--dry-run", is_flag=True, help="Tell which files would change. Nothing is changed.")
+@click.option("--dry-run", is_flag=True, help="Print which files would change, change nothing.")
 @click.option("--verify", is_flag=True, help="Only compare: like --dry-run, and exit with 1 if a file would change.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per partition.")
 def reindex(
@@ -54,13 +61,13 @@ def reindex(
 
     DIR is a log directory of a broker, a copy of some of its partitions, or a partition directory.
 
-    The files become what Kafka makes of the log when it finds none of them, byte for byte; with --missing those that
-    are there and sound stay as they are. The log itself is only read. One that would have to be cut first is left
-    alone: tidelog fsck --repair mends it.
+    The files become, byte for byte, what Kafka writes when it finds none of them; with --missing, sound files stay as
+    they are. The log itself is only read. A log that would have to be cut first is left alone: repair it with tidelog
+    fsck --repair.
 
-    The configs of the topics are read from the metadata log, where a directory or --metadata has it; else
-    index.interval.bytes is what the sound indexes of each log show. Give others that differ from Kafka's defaults and
-    matter here: segment.index.bytes, and the broker's producer.id.expiration.ms.
+    The configs of the topics come from the metadata log, if a directory or --metadata has it; otherwise
+    index.interval.bytes is what the sound indexes of each log show. Give other configs that differ from Kafka's
+    defaults: segment.index.bytes, and the broker's producer.id.expiration.ms.
 
     Run it as the user of the broker, or as root: new files then get the owner of the old ones.
     """
@@ -83,7 +90,7 @@ def reindex(
     bad = [str(row.partition) for row in rows if row.error is not None]
     if left:
         tell(f"interrupted: not looked at: {', '.join(left)}")
-        raise click.exceptions.Exit(_INTERRUPTED)
+        raise click.exceptions.Exit(INTERRUPTED)
     if bad:
         tell(f"left as they are: {', '.join(bad)}")
         raise click.exceptions.Exit(_NOT_ALL_DONE)
@@ -92,17 +99,10 @@ def reindex(
 
 
 def _topics_by_root(directories: list[str], named: list[str]) -> dict[str, list[str] | None]:
-    """Which topics to work on in each log directory; None for all. Of several, those without any are passed over."""
+    """Which topics to rebuild in each log directory; None for all. Directories without any of them are left out."""
     if len(directories) == 1 or not named:
         return dict.fromkeys(directories, named or None)
-    from tidelog.errors import InvalidRequestError
-    from tidelog.log.offline_root import OfflineRoot
-
-    topics = {directory: set(OfflineRoot(directory).topics) for directory in directories}
-    for topic in named:
-        if not any(topic in here for here in topics.values()):
-            raise InvalidRequestError(f"none of {', '.join(directories)} has a partition of topic {topic}")
-    return {each: [topic for topic in named if topic in here] for each, here in topics.items() if here & set(named)}
+    return {**directories_of_topics(directories, named)}
 
 
 def _run(

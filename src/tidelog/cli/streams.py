@@ -1,8 +1,9 @@
-"""How a command ends when its reader leaves (`| head`), and when a person presses Ctrl-C.
+"""How a command ends when its reader leaves (`| head`), was never there (`>&-`), and when a person presses Ctrl-C.
 
-Both are ordinary ends: nothing is wrong, and no traceback is shown.
+The first and the last are ordinary ends: nothing is wrong, and no traceback is shown.
 """
 
+import fcntl
 import os
 import select
 import signal
@@ -13,6 +14,7 @@ from types import FrameType
 
 __all__ = [
     "INTERRUPTED",
+    "are_streams_open",
     "end_when_stuck",
     "flush_output",
     "is_reader_gone",
@@ -28,6 +30,29 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 # -- the reader of standard output -----------------------------------------------------------------------------------
+
+
+def are_streams_open() -> bool:
+    """Open descriptors 0 to 2 that are closed on /dev/null; whether there was a standard output to write to.
+
+    Otherwise the next file that is opened, perhaps a segment, gets the number of a standard stream, and what a library
+    or a child process prints goes into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            os.set_inheritable(number, True)
+    # Python makes None of a stream whose descriptor it finds closed; `1<file` opens one to read.
+    is_open = sys.stdout is not None and fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+    sys.stdin = sys.stdin or open(0)  # noqa: SIM115  # it stays open as long as the process runs
+    sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
+    return is_open
 
 
 def is_reader_gone() -> bool:

@@ -1,10 +1,10 @@
-"""Check Arrow arrays from outside before anything follows their offsets.
+"""Validate Arrow arrays from untrusted sources before anything follows their offsets.
 
 Kernels, and most of Arrow's own functions, read where the offsets of an array point. An array that was built by Arrow
 can be trusted. One that was read from a file, or assembled from buffers, may claim offsets, indices and lengths that
 its buffers do not have: following them reads other memory of the process, or crashes it.
 
-Arrow's full validation compares every offset, dictionary index and bitmap with the buffers behind it. It takes less
+Arrow's full validation compares every offset, dictionary index and bitmap with the size of its buffer. It takes less
 than a nanosecond per row for binary columns. For text it would also check the encoding, at a nanosecond per 8 bytes;
 keys and values are bytes to us, so they are validated as what they are stored as.
 """

@@ -74,7 +74,7 @@ def _at_opening(cause: JavaError) -> JavaError:
 
 
 def _gzip(data: memoryview, release: Release) -> JavaStream:
-    # Up to 1.0 there is no buffer behind the inflater: it is asked for a byte here and a record there.
+    # Up to 1.0 the inflater has no output buffer: Kafka asks it for a single byte, or for a record.
     piece = _PIECE if release.is_at_least(1, 1) else 1
     position = _gzip_header(data)
     plain = bytearray()
@@ -95,7 +95,7 @@ def _gzip(data: memoryview, release: Release) -> JavaStream:
         try:
             position += _gzip_header(data[position:])
         except JavaError:
-            return JavaStream(plain)  # what follows a member and is none is passed over
+            return JavaStream(plain)  # Java ignores what follows the last member
     return JavaStream(plain, _out_of_heap())
 
 
@@ -375,7 +375,7 @@ def _zstd(data: memoryview, release: Release) -> JavaStream:
 
 
 def _is_zstd_too_large(data: memoryview, plain: bytearray) -> bool:
-    """Whether a stream gives more than fits behind `plain`, which then has as much of it as does.
+    """Whether a stream gives more than fits after `plain`, which then has as much of it as fits.
 
     Three bytes can stand for 128 KiB, so a stream is fed in small steps.
     """

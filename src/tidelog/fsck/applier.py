@@ -1,7 +1,7 @@
-"""Doing what a plan says, one partition and one root after the other.
+"""Carry out a repair plan, one partition and one root after the other.
 
-What goes, or is written over, is in the quarantine first, all of it: a quarantine that is full or out of reach leaves
-everything as it was. Then the mark of the clean stop is taken away, and the files are changed.
+Everything that will be removed or overwritten is copied to the quarantine first: if the quarantine is full or
+unreachable, nothing has been changed. Then the marker of the clean shutdown is removed, and the files are changed.
 """
 
 import random
@@ -41,7 +41,7 @@ _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 class Applier:
-    """Does what plans say."""
+    """Carries out repair plans."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Applier:
         take_marker: Callable[[str], None],
     ) -> None:
         self.failures: list[str] = []
-        self.failed: set[str] = set()  # partition directories that refused
+        self.failed: set[str] = set()  # partition directories whose repair failed
         self.half_done: set[str] = set()  # roots with a partition that was being changed when it did
         self._fs = fs
         self._files = RecordedFiles(fs)  # through which everything is changed
@@ -81,9 +81,9 @@ class Applier:
             one.close()
 
     def apply(self, plan: RepairPlan) -> list[str]:
-        """Do it; a line for each file that changed and that no line of the plan names.
+        """Carry out a plan; a line for each file that changed and that no line of the plan names.
 
-        A partition that refuses is told in `failures`; the others are mended all the same.
+        A partition whose repair fails is added to `failures`, and the others are still repaired.
         """
         self._files.forget()
         for partition in plan.partitions:
@@ -186,16 +186,16 @@ class Applier:
         for segment in (one for group in plan.groups for one in group if not one.is_same):
             for suffix in SEGMENT_SUFFIXES[1:]:
                 path = check.files.path(segment.base_offset, suffix)
-                quarantine.keep_file(path, code=plan.code_of(segment.base_offset), why="its segment is written anew")
+                quarantine.keep_file(path, code=plan.code_of(segment.base_offset), why="its segment is rewritten")
         for one in plan.rebuild.values():
             quarantine.keep_file(one.path, code=one.code, why=f"rebuilt: {one.why}")
         if plan.groups or plan.reload:
             for name in check.files.deleted:
                 quarantine.keep_file(join(directory, name), code="PAR-DELETED", why="loading the log removes it")
         if plan.epochs is not None:
-            quarantine.keep_file(join(directory, LEADER_EPOCH_CHECKPOINT), code=plan.epochs_code, why="written anew")
+            quarantine.keep_file(join(directory, LEADER_EPOCH_CHECKPOINT), code=plan.epochs_code, why="rewritten")
         if plan.topic_id is not None:
-            quarantine.keep_file(join(directory, PARTITION_METADATA), code="PAR-METADATA", why="written anew")
+            quarantine.keep_file(join(directory, PARTITION_METADATA), code="PAR-METADATA", why="rewritten")
         for path, first, last in plan.gaps:
             quarantine.note_missing(path, first, last, code="LOG-GAP", why="found so, taken as it is")
 
@@ -221,7 +221,7 @@ class Applier:
         if plan.topic_id is not None:
             self._files.remove(join(directory, PARTITION_METADATA))
             metadata = PartitionMetadataFile(self._files, join(directory, PARTITION_METADATA))
-            metadata.record(plan.topic_id)
+            metadata.record(plan.topic_id.topic_id)
             metadata.flush()
         if plan.reload:
             self._reload(plan, quarantine)
@@ -276,7 +276,7 @@ class Applier:
         for finding in plan.set_aside:
             quarantine.keep_file(finding.file, code=finding.code, why=finding.message)
         for name in plan.checkpoints:
-            quarantine.keep_file(join(plan.root.place.path, name), code=plan.codes[name], why="written anew")
+            quarantine.keep_file(join(plan.root.place.path, name), code=plan.codes[name], why="rewritten")
         for file, first, last in plan.losses:
             why = f"its log has reached {last + 1}, and was found to end at {first}"
             quarantine.note_notice(file, code="CHK-RANGE", why=why, missing=(first, last))
@@ -292,6 +292,6 @@ def _keeper(quarantine: Quarantine) -> Callable[[str], None]:
 
     def keep(path: str) -> None:
         code = "EPO-ENTRY" if path.endswith(LEADER_EPOCH_CHECKPOINT) else "SNP-STRAY"
-        quarantine.keep_file(path, code=code, why="loading the log removes it or writes it anew")
+        quarantine.keep_file(path, code=code, why="loading the log removes or rewrites it")
 
     return keep

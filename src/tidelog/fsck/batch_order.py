@@ -1,10 +1,10 @@
-"""Which batches of a partition stand where their offsets say, and which do not.
+"""Find out which batches of a partition are in the place that their offsets say.
 
-The offset of a batch is not under its checksum, so a sound batch may claim any. What can be held against it are its
-neighbours: offsets increase through a file, and stay between the base of its segment and that of the next. A batch
-that fits nowhere else, and exactly between its neighbours if it had another offset, is the one that is wrong. A run of
-batches that belongs, whole, into another segment was put here with its file. Batches of one file that have only changed
-places are known by their offsets, which together leave no gap; a copy of another batch by its bytes.
+The checksum of a batch does not cover its offset, so a sound batch may claim any. Its neighbours can contradict it:
+offsets increase through a file, and stay between the base offset of its segment and that of the next. A batch that fits
+nowhere else, but exactly between its neighbours with another offset, has a damaged offset. A run of batches that
+belongs, as a whole, to another segment came here with its file. Batches of one file that only changed places are
+recognised by their offsets, which together have no gap; a copy of another batch by its bytes.
 """
 
 from bisect import bisect_left
@@ -14,17 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidelog.fsck.segment_facts import Batches, SegmentFacts, span_of
+from tidelog.log.offsets import MAX_OFFSET
 from tidelog.records.batch import BATCH_HEADER_SIZE
 from tidelog.records.java import MAX_INT32
 
 __all__ = ["Layout", "Mask", "Placed", "Run", "Shifted", "lay_out", "ordered_mask", "range_of"]
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
-_NOWHERE = 1 << 63
+_NOWHERE = MAX_OFFSET  # no record has it
 
 
 class Run(NamedTuple):
-    """Batches that stand one behind the other in one file."""
+    """Consecutive batches of one file."""
 
     segment: int  # number of the segment in whose file they are
     start: int  # number of the first batch
@@ -86,17 +87,17 @@ def lay_out(
         batches = facts.batches
         outside = _outside(batches, low, high)
         fits = ~outside
-        behind = closed_at if number + 1 == len(segments) else high
+        following = closed_at if number + 1 == len(segments) else high
         is_longer = closed_at is not None and number + 1 == len(segments) and facts.next_offset > closed_at
-        is_cut_off = behind is None and not is_compacted and _is_cut_off(facts, low)
+        is_cut_off = following is None and not is_compacted and _is_cut_off(facts, low)
         if not fits.all() or is_longer or is_cut_off or (batches["first"][1:] <= batches["last"][:-1]).any():
             if is_cut_off:
-                behind = _expected_first(batches, low) + span_of(batches[len(batches) - 1]) + 1
-            if _are_all_there(batches, low, behind):
+                following = _expected_first(batches, low) + span_of(batches[len(batches) - 1]) + 1
+            if _are_all_there(batches, low, following):
                 suspects = []
                 displaced = set(np.flatnonzero(~ordered_mask(batches["first"], batches["last"])).tolist())
             else:
-                suspects = [one for one in _shifted_in(facts, low, behind) if not is_copy(facts, one[0])]
+                suspects = [one for one in _shifted_in(facts, low, following) if not is_copy(facts, one[0])]
                 displaced = _exchanged(batches, suspects)
                 suspects = [one for one in suspects if one[0] not in displaced]
             moved += [Placed(Run(number, batch, batch + 1), number) for batch in sorted(displaced)]
@@ -111,7 +112,8 @@ def lay_out(
             strange += [Run(number, start, stop) for start, stop in _runs(outside)]
         in_place.append(fits)
     for run in strange:
-        target = _place_for(run, segments, bases, in_place)
+        is_beyond = closed_at is not None and int(run.of(segments)["last"].max()) >= closed_at
+        target = None if is_beyond else _place_for(run, segments, bases, in_place)
         if target is None:
             out_of_order += [(run.segment, batch) for batch in range(run.start, run.stop)]
         else:
@@ -121,14 +123,15 @@ def lay_out(
 
 
 def _is_cut_off(facts: SegmentFacts, low: int) -> bool:
-    """Whether the last batch of a log goes on with another offset behind damage that has no room for a batch.
+    """Whether the last batch of a log goes on with another offset after damage that is too short for a batch.
 
     Nothing is missing there, so its offset does not follow from what was written: it is damaged as well.
     """
     batches = facts.batches
-    if len(batches) < 2 or batches["first"][-1] <= batches["last"][-2]:
+    if not len(batches) or (len(batches) > 1 and batches["first"][-1] <= batches["last"][-2]):
         return False
-    gap = int(batches["position"][-1] - batches["position"][-2] - batches["size"][-2])
+    before = int(batches["position"][-2] + batches["size"][-2]) if len(batches) > 1 else 0
+    gap = int(batches["position"][-1]) - before
     return 0 < gap < BATCH_HEADER_SIZE and int(batches["first"][-1]) != _expected_first(batches, low)
 
 
@@ -166,24 +169,26 @@ def _shifted_in(facts: SegmentFacts, low: int, high: int | None) -> list[tuple[i
     batches = facts.batches
     first, last, position = batches["first"], batches["last"], batches["position"]
     before = np.concatenate(([low], last[:-1] + 1))
-    behind = np.concatenate((first[1:], [-1 if high is None else high]))
-    fills = (before + (last - first) + 1 == behind) & (first != before) & (before >= low)
+    following = np.concatenate((first[1:], [-1 if high is None else high]))
+    fills = (before + (last - first) + 1 == following) & (first != before) & (before >= low)
     ends = position + batches["size"]
     # Fewer bytes than any batch takes may lie between: they held no offset.
     is_joined = np.concatenate(([True], position[1:] - ends[:-1] < BATCH_HEADER_SIZE))
     if len(position):
         is_joined[0] = position[0] < BATCH_HEADER_SIZE
-    suspects = np.flatnonzero(fills & is_joined & (len(batches) > 1))
+    # A file that begins with its only batch may be one of another log.
+    is_ours = len(batches) > 1 or bool(len(batches) and position[0])
+    suspects = np.flatnonzero(fills & is_joined & is_ours)
     return [(int(batch), int(before[batch])) for batch in suspects]
 
 
-def _are_all_there(batches: Batches, low: int, behind: int | None) -> bool:
+def _are_all_there(batches: Batches, low: int, following: int | None) -> bool:
     """Whether the offsets of a file leave no gap up to those of the next file, in whatever order its batches stand."""
     order = np.argsort(batches["first"])
     first, last = batches["first"][order], batches["last"][order]
     if not len(batches) or int(first[0]) < low:
         return False
-    if int(first[0]) != low if behind is None else int(last[-1]) + 1 != behind:
+    if int(first[0]) != low if following is None else int(last[-1]) + 1 != following:
         return False
     return bool((first[1:] == last[:-1] + 1).all())
 
@@ -215,7 +220,7 @@ def _outside(batches: Batches, low: int, high: int) -> Mask:
 
 
 def _runs(which: Mask) -> list[tuple[int, int]]:
-    """Where a mask is set, as pairs of first and behind the last."""
+    """Where a mask is set, as pairs of the first and the one after the last."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], which, [False])).astype(np.int8)))
     return [(int(start), int(stop)) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
 
@@ -270,7 +275,7 @@ def ordered_mask(first: Any, last: Any) -> Mask:
 
 
 def _longest(first: list[int], last: list[int]) -> Mask:
-    """The longest sequence of intervals of which each begins behind the one before."""
+    """The longest sequence of intervals of which each begins after the one before."""
     tails: list[int] = []  # of the chains of each length, the smallest end
     at: list[int] = []  # and whose it is
     before: list[int] = []

@@ -9,16 +9,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 from tidelog.errors import StorageError
-from tidelog.fsck.addresses import file_system_of, local_path
 from tidelog.fsck.doubts import note_twins
 from tidelog.fsck.findings import Report, Severity
 from tidelog.fsck.live_look import look_again
 from tidelog.fsck.node_check import judge_nodes
 from tidelog.fsck.partition_check import PartitionCheck
-from tidelog.fsck.places import find_places
+from tidelog.fsck.places import RootPlace, find_log_dirs, find_places
 from tidelog.fsck.quarantine import Remembered, quarantine_of, remembered
 from tidelog.fsck.root_files import LogEnds, RootFiles
 from tidelog.fsck.segment_scan import SegmentFacts
@@ -26,10 +26,12 @@ from tidelog.fsck.topic_ids import note_topic_ids
 from tidelog.fsck.verdict import Verdict
 from tidelog.log.files import ReadFileSystem
 from tidelog.log.names import LOG_SUFFIX, is_delete_directory
+from tidelog.view.addresses import file_system_of, local_path
 
 __all__ = ["Checked", "check", "check_places", "conclude", "planned_checks", "verdicts"]
 
 Progress = Callable[[int, int], None]  # bytes read so far, and in all
+Find = Callable[[ReadFileSystem, Sequence[str]], list[RootPlace]]
 _AHEAD = 4  # segments per thread that may wait to be compared
 
 
@@ -49,23 +51,34 @@ def check(
     jobs: int | None = None,
     quarantine: str | None = None,
     fs: ReadFileSystem | None = None,
+    are_log_dirs: bool = False,
 ) -> Report:
     """Check all that lies at or below some paths: roots, partition directories, trees, and addresses of them (s3://…).
 
     With `deep` every record is looked at, decompressed where need be, and producer snapshots are compared with a replay
     of the log. What an earlier repair has taken out is looked up in its quarantine, beside the root or where it is said
     to be.
+
+    Of paths that are named together, those of a node's log directories that are missing, empty or files are judged,
+    too: so are all paths if the properties of a node name them (`are_log_dirs`).
     """
-    return check_places(paths, deep=deep, progress=progress, jobs=jobs, quarantine=quarantine, fs=fs).report
+    return check_places(
+        paths, deep=deep, progress=progress, jobs=jobs, quarantine=quarantine, fs=fs,
+        find=partial(find_log_dirs, are_log_dirs=are_log_dirs), are_log_dirs=are_log_dirs,
+    ).report  # fmt: skip
 
 
 def verdicts(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, fs: ReadFileSystem | None = None
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    fs: ReadFileSystem | None = None,
+    are_log_dirs: bool = False,
 ) -> list[Verdict]:
     """Whether Kafka would start on the directories of each node at or below some paths, and with what."""
     names = [local_path(os.fspath(path)) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     fs = file_system_of(names) if fs is None else fs
-    return judge_nodes(fs, [RootFiles(fs, place) for place in find_places(fs, names)], names)
+    places = find_log_dirs(fs, names, are_log_dirs=are_log_dirs)
+    return judge_nodes(fs, [RootFiles(fs, place) for place in places], names, is_one_node=are_log_dirs)
 
 
 def check_places(
@@ -78,16 +91,19 @@ def check_places(
     fs: ReadFileSystem | None = None,
     held_roots: Collection[str] = (),
     held_markers: Collection[str] = (),
+    find: Find = find_places,
+    are_log_dirs: bool = False,
 ) -> Checked:
     """`check`, with everything that was found out. A repair holds the locks of roots, and marks of their clean stop."""
     names = [local_path(os.fspath(path)) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     fs = file_system_of(names) if fs is None else fs
     report = Report(tuple(names), deep)
     roots, checks = planned_checks(
-        fs, names, deep=deep, quarantine=quarantine, held_roots=held_roots, held_markers=held_markers
+        fs, names, deep=deep, quarantine=quarantine, held_roots=held_roots, held_markers=held_markers, find=find
     )
     _run(checks, report, progress, jobs or os.cpu_count() or 1)
-    report.verdicts = judge_nodes(fs, roots, names, held_markers)
+    report.verdicts = judge_nodes(fs, roots, names, held_markers, is_one_node=are_log_dirs)
+    report.lost = [root.place.path for root in roots if root.place.is_lost]
     conclude(fs, report, roots, checks, [one.ends for one in checks])
     checked = Checked(report, roots, checks)
     report.evidence = checked
@@ -102,11 +118,12 @@ def planned_checks(
     quarantine: str | None,
     held_roots: Collection[str] = (),
     held_markers: Collection[str] = (),
+    find: Find = find_places,
 ) -> tuple[list[RootFiles], list[PartitionCheck]]:
     """What there is to check at some paths. A partition that cannot even be listed is noted, and left out."""
     roots: list[RootFiles] = []
     checks: list[PartitionCheck] = []
-    for place in find_places(fs, names):
+    for place in find(fs, names):
         is_ours = place.path in held_roots
         root = RootFiles(fs, place, is_marker_held=place.path in held_markers, is_ours=is_ours)
         roots.append(root)

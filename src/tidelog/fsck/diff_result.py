@@ -73,7 +73,7 @@ class EpochVerdict(NamedTuple):
             return "leader epochs do not tell which side is right"
         return (
             f"both have it from leader epoch {self.a_epoch}, so this is no matter of truncation: a side is damaged, or "
-            "was compacted or written anew in other batches"
+            "was compacted or rewritten in other batches"
         )
 
 

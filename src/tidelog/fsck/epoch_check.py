@@ -77,7 +77,10 @@ def check_epochs(
     Where offsets are missing nothing contradicts an entry: an epoch may have begun among them.
     Whoever moves the log start moves the first epoch with it; after a clean stop both are on the disk. After a kill
     either may be older: entries before the log start speak of records that were deleted, and an entry after it is what
-    a lost log start leaves.
+    a lost log start leaves. If the kill came while retention deleted the first segments, the next start does not move
+    the epoch: it goes by the checkpoint of log starts, which does not name a log that begins with its first segment.
+    So even after a clean stop the epoch may begin before the first segment. Segments that somebody removed leave the
+    same. Kafka: LogLoader.load.
     """
     path = join(directory, LEADER_EPOCH_CHECKPOINT)
     in_log = epochs_of_log(segments, layout)
@@ -91,9 +94,11 @@ def check_epochs(
     first, end = segments[0].base_offset, segments[-1].next_offset
     begins = max(first, log_start or 0) if is_clean else first
     if entries[0].start_offset < begins:
+        words = ": retention has deleted the records before it, or segments are missing" if begins == first else ""
         notes.add(
-            "EPO-START", path, f"epoch {entries[0].epoch} begins at {entries[0].start_offset}, the log at {begins}",
-            offsets=(entries[0].start_offset, begins - 1), severity=None if is_clean else Severity.INFO,
+            "EPO-START", path,
+            f"epoch {entries[0].epoch} begins at {entries[0].start_offset}, the log at {begins}{words}",
+            offsets=(entries[0].start_offset, begins - 1), severity=Severity.INFO if begins == first else None,
         )  # fmt: skip
     elif log_start is not None and in_log and entries[0].start_offset > max(in_log[0].start_offset, log_start):
         notes.add(

@@ -2,11 +2,11 @@
 
 A code is the kind of file and what is wrong with it, `LOG-CRC`. Its severity says what follows if nobody does anything:
 
-    error     a reader is given something else than was written, or Kafka does not start
-    warning   Kafka puts it right by itself, or is slower, or something is missing that may have been meant to be
+    error     readers get something else than was written, or Kafka does not start
+    warning   Kafka repairs it by itself, or is slower, or something is missing, perhaps on purpose
     info      worth knowing
 
-docs/fsck.md lists them all, from the table below.
+docs/fsck.md lists all codes, from the table below.
 """
 
 from collections import Counter
@@ -22,14 +22,14 @@ __all__ = ["CODES", "Code", "Finding", "Report", "Severity"]
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """How serious a finding is."""
 
     ERROR = "error"
     WARNING = "warning"
     INFO = "info"
 
     def is_at_least(self, other: str) -> bool:
-        """Whether it is as bad as another one, or worse."""
+        """Whether it is as serious as another one, or more."""
         order = list(Severity)
         return order.index(self) <= order.index(Severity(other))
 
@@ -50,7 +50,7 @@ _CUT = f"{_REPAIR} moves these bytes to the quarantine and keeps everything arou
 _MEND = f"{_REPAIR} writes the right value in its place"
 _REBUILD = f"{_REPAIR} rebuilds it from the log"
 _MOVE = f"{_REPAIR} moves it to the quarantine"
-_REWRITE = f"{_REPAIR} writes it anew from what is known"
+_REWRITE = f"{_REPAIR} rewrites it from what is known"
 
 CODES: dict[str, Code] = {
     # The log.
@@ -64,7 +64,12 @@ CODES: dict[str, Code] = {
     "LOG-RECORDS": Code(ERROR, "the records of a batch cannot be read, though its checksum holds", _CUT),
     "LOG-DELTAS": Code(ERROR, "the offsets of records lie outside their batch", _CUT),
     "LOG-TIMES": Code(INFO, "the largest timestamp of a batch is not that of its records", "none: it was written so"),
-    "LOG-OFFSET": Code(ERROR, "the offset of a batch is damaged, and its neighbours tell the right one", _MEND),
+    "LOG-LARGE": Code(
+        INFO,
+        "a batch that decompresses to more than 256 MiB: its checksum holds, its records were not checked",
+        "none: a repair keeps it",
+    ),
+    "LOG-OFFSET": Code(ERROR, "the offset of a batch is damaged, and its neighbours show the right one", _MEND),
     "LOG-ORDER": Code(ERROR, "a batch whose offsets do not lie between those of its neighbours", _CUT),
     "LOG-RANGE": Code(
         ERROR,
@@ -77,12 +82,12 @@ CODES: dict[str, Code] = {
         "restore the batches from a replica; in a compacted topic it is as it should be",
     ),
     "LOG-EPOCH": Code(ERROR, "the leader epoch of a batch contradicts other batches, or the epoch checkpoint", _MEND),
-    # Segments and what lies beside them.
-    "SEG-NAME": Code(ERROR, "a segment that is named after another offset than its first", f"{_REPAIR} renames it"),
+    # Segments, their indexes and snapshots.
+    "SEG-NAME": Code(ERROR, "a segment whose name is not the offset of its first batch", f"{_REPAIR} renames it"),
     "SEG-DOUBT": Code(
         ERROR,
-        "a .log whose batches are whole, but not those that the files beside it describe: it may belong to another "
-        "partition, or be an older copy",
+        "a .log whose batches are sound, but not those that its indexes and snapshots describe: it may belong to "
+        "another partition, or be an older copy",
         "compare it with a replica of the partition (tidelog diff), and put the right .log back if it is another one; "
         f"{_REPAIR} takes it as it is, rebuilds the files that disagree, and keeps the old ones in the quarantine",
     ),
@@ -105,11 +110,16 @@ CODES: dict[str, Code] = {
     "TXN-MISSING": Code(ERROR, "an aborted transaction that no transaction index names", _REBUILD),
     "TXN-MARKER": Code(
         INFO,
-        "the end of a transaction was lost, or may have been: readers of committed data wait for it, or are given it",
+        "the end of a transaction is lost, or may be: readers of committed data wait for it, or get its records",
         "see kafka-transactions.sh find-hanging and abort; compare with a replica (tidelog diff)",
     ),
     "SNP-FORMAT": Code(WARNING, "a producer snapshot that cannot be read", _REBUILD),
     "SNP-STATE": Code(ERROR, "a producer snapshot that the log contradicts", _REBUILD),
+    "SNP-EXPIRED": Code(
+        INFO,
+        "a producer snapshot without a producer that Kafka forgets early if producer.id.expiration.ms is below a day",
+        "none: if it is not below, the producer was lost, and Kafka no longer recognises its duplicates",
+    ),
     "SNP-MISSING": Code(ERROR, "no producer snapshot at all, though there are producers", _REBUILD),
     "SNP-STRAY": Code(WARNING, "a producer snapshot that belongs to no segment", _MOVE),
     # The other files of a partition.
@@ -118,8 +128,9 @@ CODES: dict[str, Code] = {
     "EPO-ENTRY": Code(ERROR, "a leader epoch checkpoint that the log contradicts", _REWRITE),
     "EPO-START": Code(
         WARNING,
-        "leader epochs that begin before the log does: segments may be missing, or its start was moved; info if they "
-        "begin after it: its start was moved, and is lost",
+        "leader epochs that begin before the log start that the checkpoint names: its start was moved; info if they "
+        "begin before the first segment, as after a crash during retention, or if segments are missing; info if they "
+        "begin after the log start: it was moved, and is lost",
         f"restore the segments, or the log start, from a replica; {_REPAIR} takes the log as it is",
     ),
     "PAR-METADATA": Code(
@@ -135,21 +146,25 @@ CODES: dict[str, Code] = {
     "PAR-LEFTOVER": Code(
         WARNING, "what an interrupted compaction left", f"{_REPAIR} settles it as Kafka does when it starts"
     ),
-    "PAR-DELETED": Code(INFO, "a file that is on its way out", "Kafka removes it"),
-    "PAR-EMPTY": Code(WARNING, "a partition directory without a segment", "Kafka makes an empty one at the log start"),
+    "PAR-DELETED": Code(INFO, "a file that waits for its deletion", "Kafka removes it"),
+    "PAR-EMPTY": Code(WARNING, "a partition directory without a segment", "Kafka creates one at the log start"),
     # Roots.
     "ROOT-META": Code(
         ERROR,
         "meta.properties, the identity of a root, is missing or cannot be read; info if the root was never formatted",
-        "restore it from a backup, or write it anew: kafka-storage.sh format, with the ids of the cluster and the node",
+        "restore it from a backup, or create it: kafka-storage.sh format, with the ids of the cluster and the node",
     ),
-    "ROOT-FOREIGN": Code(ERROR, "a directory whose name is not that of a partition: Kafka does not start", _MOVE),
+    "ROOT-FOREIGN": Code(
+        ERROR,
+        "a directory whose name is not that of a partition: Kafka does not start; info beside a metadata log alone",
+        _MOVE,
+    ),
     "ROOT-LOAD": Code(
         ERROR,
-        "a load, or a write of Spark's, that was interrupted: Kafka does not start; info while it is under way",
-        "tidelog recover, or tidelog fsck --repair: a load is taken back, a write of Spark's is finished",
+        "an interrupted load or Spark write: Kafka does not start; info while it is running",
+        "tidelog recover, or tidelog fsck --repair: a load is taken back, a Spark write is finished",
     ),
-    "ROOT-FILE": Code(INFO, "a file that Kafka did not write", "none: Kafka passes over it"),
+    "ROOT-FILE": Code(INFO, "a file that Kafka did not write", "none: Kafka ignores it"),
     "ROOT-DUPLICATE": Code(
         ERROR, "two directories of the same partition: Kafka does not start", "move one away; see tidelog diff"
     ),
@@ -158,9 +173,14 @@ CODES: dict[str, Code] = {
         "two directories with one directory.id: Kafka does not start",
         "give the copy an id of its own, or move it away",
     ),
-    "ROOT-UNCLEAN": Code(INFO, "the root was not closed in good order", "Kafka recovers its logs when it starts"),
+    "ROOT-UNCLEAN": Code(INFO, "the root was not shut down cleanly", "Kafka recovers its logs when it starts"),
     "CHK-MISSING": Code(WARNING, "a checkpoint of the root is missing", _REWRITE),
-    "CHK-FORMAT": Code(ERROR, "a checkpoint of the root cannot be read", _REWRITE),
+    "CHK-FORMAT": Code(
+        ERROR,
+        "a checkpoint of the root cannot be read, and Kafka takes the directory offline; a warning if Kafka starts "
+        "without it",
+        _REWRITE,
+    ),
     "CHK-UNKNOWN": Code(WARNING, "a checkpoint names a partition that is not there", _REWRITE),
     "CHK-RANGE": Code(ERROR, "a checkpoint names an offset that the log does not reach", _REWRITE),
     # The metadata log, and a node as a whole.
@@ -171,35 +191,35 @@ CODES: dict[str, Code] = {
     ),
     "META-QUORUM": Code(
         ERROR,
-        "quorum-state, the memory of elections, cannot be read: Kafka does not start",
-        "move it away: Kafka goes on from the epochs of the metadata log",
+        "quorum-state, which records elections, cannot be read: Kafka does not start",
+        "move it away: Kafka continues with the epochs of the metadata log",
     ),
     "META-BOOTSTRAP": Code(
         ERROR,
         "bootstrap.checkpoint cannot be used: Kafka does not start",
-        "move it away: once there is a metadata log nobody needs it",
+        "move it away: it is not needed once there is a metadata log",
     ),
     "NODE-START": Code(
-        ERROR, "Kafka 4.3 does not start on these directories", "see to the reason; tidelog fsck --would-start"
+        ERROR, "Kafka 4.3 does not start on these directories", "fix the reason; see tidelog fsck --would-start"
     ),
     "NODE-OFFLINE": Code(
-        ERROR, "Kafka starts, and nobody serves these partitions", "see to the reason; tidelog fsck --would-start"
+        ERROR, "Kafka starts without these partitions", "fix the reason; see tidelog fsck --would-start"
     ),
     "NODE-STRAY": Code(
         WARNING,
-        "a partition that the metadata does not give to this node: Kafka renames it to -stray when it starts",
-        "restore the metadata log if it is older than the partition; else nothing: the topic was deleted",
+        "a partition that the metadata does not assign to this node: Kafka renames it to -stray when it starts",
+        "restore the metadata log if it is older than the partition; otherwise nothing: the topic was deleted",
     ),
     "NODE-MISSING": Code(
         WARNING,
-        "a partition of the metadata that has no directory: Kafka begins it anew, empty",
+        "a partition of the metadata that has no directory: Kafka creates it, empty",
         "name all log.dirs of the node; restore the directory from a replica or a backup",
     ),
     # Any file.
     "FILE-READ": Code(
         ERROR,
         "a file or directory that cannot be read",
-        "see to its permissions and to the disk; move away what is no regular file",
+        "check its permissions and the disk; move away what is not a regular file",
     ),
     "FILE-OWNER": Code(
         WARNING, "a file that the owner of its directory may not write", f"{_REPAIR} gives it the owner's rights"
@@ -209,7 +229,7 @@ CODES: dict[str, Code] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One problem, and where it is."""
 
     code: str
     severity: Severity
@@ -242,7 +262,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """All findings of a check, and how much was looked at."""
+    """All findings of a check, and how much was checked."""
 
     paths: tuple[str, ...] = ()
     is_deep: bool = False
@@ -250,6 +270,7 @@ class Report:
     counts: Counter[str] = field(default_factory=Counter)  # roots, partitions, segments, batches, records, files
     bytes: int = 0
     verdicts: list[Verdict] = field(default_factory=list)  # of the nodes whose directories were checked
+    lost: list[str] = field(default_factory=list)  # log directories that are missing, empty, or files
     evidence: object = field(default=None, repr=False, compare=False)  # what a repair is planned from
 
     @property
@@ -262,7 +283,7 @@ class Report:
         return (finding for finding in self.findings if finding.severity is severity)
 
     def codes(self) -> set[str]:
-        """The codes that were found, those of info left out."""
+        """The codes of the findings that are worse than info."""
         return {finding.code for finding in self.findings if finding.severity is not INFO}
 
     def add(self, findings: Iterable[Finding]) -> None:

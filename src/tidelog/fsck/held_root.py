@@ -1,4 +1,4 @@
-"""A directory of partitions that nobody else has open, held while files beside its logs are made anew.
+"""A directory of partitions that nobody else has open, held while its indexes and snapshots are rebuilt.
 
     with HeldRoot("/var/lib/kafka/data") as root:
         for partition in root.partitions: ...

@@ -1,7 +1,7 @@
-"""Whose the directories of a node are: `meta.properties` of all of them, as Kafka 4.3 compares them when it starts.
+"""Read `meta.properties` of all directories of a node, and compare them as Kafka 4.3 does when it starts.
 
-A file that is not of its form takes its directory offline; without the one that has the metadata log nothing starts.
-Nor does it where a file is missing, where they name different clusters or nodes, or where two directories have one id.
+A malformed file takes its directory offline; if that one holds the metadata log, Kafka does not start. Nor does it if a
+file is missing, if the files name different clusters or nodes, or if two directories have the same id.
 
 Kafka: MetaPropertiesEnsemble and KafkaRaftServer.initializeLogDirs.
 """
@@ -11,21 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidelog.errors import InvalidRequestError, StorageError
-from tidelog.fsck.metadata_log import METADATA_DIRECTORY, Unstartable
+from tidelog.fsck.metadata_log import Unstartable
 from tidelog.log.files import ReadFileSystem, join, read_whole
 from tidelog.log.manager.meta_properties import parse_properties
-from tidelog.log.names import META_PROPERTIES
+from tidelog.log.names import CLUSTER_METADATA_DIRECTORY, META_PROPERTIES
 from tidelog.log.partition_metadata import parse_uuid, uuid_text
 from tidelog.records.java import MAX_INT32
 
-__all__ = ["Identities", "read_identities"]
+__all__ = ["Identities", "is_directory", "read_identities"]
 
-_RESERVED = 100  # ids below it stand for no directory
+_RESERVED = 100  # Kafka reserves the ids below it
 
 
 @dataclass
 class Identities:
-    """The directories of a node. Those that are offline have no id; one that lacks its id would be given a new one."""
+    """The directories of a node. Those that are offline have no id; one without an id would get a new one."""
 
     cluster_id: str | None = None
     node_id: int | None = None
@@ -34,13 +34,16 @@ class Identities:
 
 
 def read_identities(fs: ReadFileSystem, roots: Sequence[str], metadata_root: str | None) -> Identities:
-    """Read and compare them. Raises Unstartable where Kafka gives up.
+    """Read and compare the identities of directories. Raises Unstartable where Kafka gives up.
 
-    Without `metadata_root` the metadata log is in none of them.
+    `metadata_root` is the one with the metadata log; None if it is in none of them.
     """
     found = Identities()
     for root in roots:
         path = join(root, META_PROPERTIES)
+        if not is_directory(fs, root):
+            found.offline[root] = "it is not a directory"
+            continue
         if fs.stat(path) is None:
             raise Unstartable(path, "it is missing")
         try:
@@ -54,10 +57,16 @@ def read_identities(fs: ReadFileSystem, roots: Sequence[str], metadata_root: str
         _compare(found, path, cluster_id, node_id, directory_id)
         found.directory_ids[root] = directory_id
     for root in found.directory_ids:
-        if root != metadata_root and fs.stat(join(root, METADATA_DIRECTORY)) is not None:
-            path = join(root, METADATA_DIRECTORY)
+        if root != metadata_root and fs.stat(join(root, CLUSTER_METADATA_DIRECTORY)) is not None:
+            path = join(root, CLUSTER_METADATA_DIRECTORY)
             raise Unstartable(path, f"a second metadata log; the other one is in {metadata_root}")
     return found
+
+
+def is_directory(fs: ReadFileSystem, path: str) -> bool:
+    """Whether a path leads to a directory, and not to a file or nothing."""
+    about = fs.stat(path)
+    return about is not None and about.is_directory
 
 
 def _identity(values: dict[str, str]) -> tuple[str | None, int | None, uuid.UUID | None]:

@@ -4,8 +4,8 @@ Which offset an entry of an offset index carries has changed: releases up to 1.1
 those from 2.0 on its last, and until 3.9.0 an append could hold several batches. The time index carried the offset of
 the record that has the timestamp until 3.6, and since then the last offset of its batch. All of these are right.
 
-While a segment is the last one its indexes are longer than their entries, zeros behind; a crash leaves them so. After
-a truncation the entries that were cut are still there, behind those that count, until others are written over them.
+The indexes of the last segment are longer than their entries and end with zeros; a crash leaves them so. Entries that a
+truncation cut are still in the file, after those that count, until others overwrite them.
 After a clean stop, or in any other segment, Kafka takes whatever is there for entries.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["check_offset_index", "check_time_index", "steps_between"]
 
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY = np.dtype([("time", ">i8"), ("offset", ">i4")])
-_MUCH_BEHIND = 64 * 1024  # bytes without an entry, and so many times the usual distance: the index is stale
+_MUCH_UNINDEXED = 64 * 1024  # bytes without an entry, and so many times the usual distance: the index is stale
 _TIMES_USUAL = 8
 _UNKNOWN_USUAL = 1 << 20
 
@@ -116,10 +116,10 @@ def _is_offset_of(batches: Batches, number: Rows, offsets: Rows) -> Any:
 
 def _note_stale(notes: Notes, path: str, entries: int, last: int, usual: int, facts: SegmentFacts) -> None:
     """Say so if much follows the last of so many entries."""
-    behind = facts.sound_end - last
+    unindexed = facts.sound_end - last
     starts = int((facts.batches["position"] > last).sum())
-    if behind > max(_MUCH_BEHIND, _TIMES_USUAL * usual) and starts > 1:
-        notes.add("IDX-STALE", path, f"the last {behind} bytes of the segment have no entry", position=entries * 8)
+    if unindexed > max(_MUCH_UNINDEXED, _TIMES_USUAL * usual) and starts > 1:
+        notes.add("IDX-STALE", path, f"the last {unindexed} bytes of the segment have no entry", position=entries * 8)
 
 
 def check_time_index(notes: Notes, path: str, data: bytes, facts: SegmentFacts, *, is_open: bool) -> None:
@@ -175,7 +175,7 @@ def check_time_index(notes: Notes, path: str, data: bytes, facts: SegmentFacts, 
 
 
 def _written(notes: Notes, kind: str, path: str, data: bytes, entry: Any, is_open: bool) -> Rows | None:
-    """The entries of an index, without the zeros behind them; None if those are a finding of their own."""
+    """The entries of an index, without the zeros after them; None if those are a finding of their own."""
     size = entry.itemsize
     if len(data) % size:
         notes.add(f"{kind}-SIZE", path, f"{len(data)} bytes, an entry takes {size}", position=len(data) // size * size)
@@ -197,7 +197,7 @@ def _increases(notes: Notes, code: str, path: str, values: Rows, size: int, *, o
     wrong = np.flatnonzero((steps < 0) if or_stays else (steps <= 0))
     if len(wrong):
         at = int(wrong[0]) + 1
-        notes.add(code, path, f"entry {at} has {values[at]} behind {values[at - 1]}", position=at * size, size=size)
+        notes.add(code, path, f"entry {at} has {values[at]} after {values[at - 1]}", position=at * size, size=size)
     return not len(wrong)
 
 

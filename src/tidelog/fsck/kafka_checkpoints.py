@@ -1,27 +1,28 @@
-"""Checkpoints as Kafka 4.3 reads them when it starts, which tells two kinds of damage apart.
+"""Read checkpoints and `partition.metadata` as Kafka 4.3 does when it starts, to know what a damaged one leads to.
 
-A version, a count or an entry of the wrong form is an error of the disk to it: CheckpointError here. A number inside an
-entry that is none, or that nobody would write, ends whatever was reading: UnreadableNumberError.
+Kafka distinguishes two kinds of damage. A malformed version, count or entry is an error of the disk, which takes the
+log directory offline: CheckpointError. A number that cannot be parsed, or that no checkpoint can hold, ends what was
+being read: UnreadableNumberError.
 
-Kafka: CheckpointFile, and the formatters of its entries.
+Kafka: CheckpointFile and the formatters of its entries, PartitionMetadataReadBuffer.
 """
 
 import re
+import uuid
 from collections.abc import Sequence
 
-from tidelog.errors import CheckpointError, CorruptionError
-from tidelog.log.files import ReadFileSystem, read_whole
-from tidelog.log.names import TopicPartition
+from tidelog.errors import CheckpointError, CorruptionError, InvalidRequestError
+from tidelog.fsck.metadata_log import Unstartable
+from tidelog.log.files import ReadFileSystem, join
+from tidelog.log.names import PARTITION_METADATA, TopicPartition
+from tidelog.log.partition_metadata import AFTER_NAME, ZERO_UUID, parse_uuid
+from tidelog.log.text_files import read_lines, split_fields, to_number
 
-__all__ = ["UnreadableNumberError", "check_epochs_file", "offsets_by_kafka"]
-
-_LINE_END = re.compile(r"\r\n|\r|\n")
-_WHITE_SPACE = re.compile(r"\s+", re.ASCII)
-_NUMBER = re.compile(r"[+-]?[0-9]{1,255}")
+__all__ = ["UnreadableNumberError", "check_epochs_file", "offsets_by_kafka", "topic_id_by_kafka"]
 
 
 class UnreadableNumberError(CorruptionError):
-    """A number of a checkpoint that cannot be read, or cannot be."""
+    """A number of a checkpoint that cannot be parsed, or that no checkpoint can hold."""
 
 
 def offsets_by_kafka(fs: ReadFileSystem, path: str) -> dict[TopicPartition, int]:
@@ -41,24 +42,19 @@ def check_epochs_file(fs: ReadFileSystem, path: str) -> None:
 
 
 def _entries(fs: ReadFileSystem, path: str, bits: Sequence[int | None]) -> list[list[str | int]]:
-    """The entries, each cut into its fields; `bits` says which of them are numbers, and how large."""
+    """The entries, each as its fields; `bits` is the size of those that are numbers, None for text."""
     if fs.stat(path) is None:
         return []
-    try:
-        lines = _LINE_END.split(read_whole(fs, path).decode())
-    except UnicodeDecodeError as error:
-        raise CheckpointError(f"{path}: not UTF-8 at position {error.start}") from error
-    if not lines[-1]:
-        lines.pop()
+    lines = read_lines(fs, path)
     if not lines:
         return []
-    if _number(lines[0], 32) != 0:
+    if to_number(lines[0], 32) != 0:
         raise CheckpointError(f"{path}: version {lines[0][:30]!r} of a checkpoint; 0 is known")
     if len(lines) == 1:
         return []
-    count = _number(lines[1], 32)
+    count = to_number(lines[1], 32)
     if count is None:
-        raise CheckpointError(f"{path}: {lines[1][:30]!r} is no number of entries")
+        raise CheckpointError(f"{path}: {lines[1][:30]!r} is not a number of entries")
     if count < 0:
         raise UnreadableNumberError(f"{path}: {count} entries")
     entries = [_fields(line, bits, path) for line in lines[2:]]
@@ -68,20 +64,41 @@ def _entries(fs: ReadFileSystem, path: str, bits: Sequence[int | None]) -> list[
 
 
 def _fields(line: str, bits: Sequence[int | None], path: str) -> list[str | int]:
-    parts = _WHITE_SPACE.split(line)
-    if not parts[-1]:
-        parts.pop()  # Java's split leaves it out
+    parts = split_fields(line)
     if len(parts) != len(bits):
         raise CheckpointError(f"{path}: {len(parts)} fields where an entry has {len(bits)}: {line[:80]!r}")
     fields: list[str | int] = []
     for part, size in zip(parts, bits, strict=True):
-        value = part if size is None else _number(part, size)
+        value = part if size is None else to_number(part, size)
         if value is None:
-            raise UnreadableNumberError(f"{path}: {part[:30]!r} is no number")
+            raise UnreadableNumberError(f"{path}: {part[:30]!r} is not a number")
         fields.append(value)
     return fields
 
 
-def _number(text: str, bits: int) -> int | None:
-    value = int(text) if _NUMBER.fullmatch(text) else None
-    return value if value is not None and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1) else None
+def topic_id_by_kafka(fs: ReadFileSystem, directory: str) -> uuid.UUID | None:
+    """The topic id of a partition directory; None if it has no `partition.metadata`.
+
+    Raises CheckpointError for what takes the log directory offline, and Unstartable for what ends the start.
+    """
+    path = join(directory, PARTITION_METADATA)
+    if fs.stat(path) is None:
+        return None
+    lines = read_lines(fs, path)
+    values = []
+    for number in range(2):
+        if number == len(lines):
+            raise Unstartable(path, f"it ends before line {number + 1}")
+        fields = split_fields(lines[number], AFTER_NAME)
+        if len(fields) != 2:
+            raise CheckpointError(f"{path}: a line is a name, a colon and a value, not {lines[number][:80]!r}")
+        values.append(fields[1])
+        if number == 0 and not re.fullmatch(r"\+?[0-9]{1,9}", fields[1]):
+            raise CheckpointError(f"{path}: version {fields[1][:30]!r}")
+    try:
+        topic_id = parse_uuid(values[1])
+    except InvalidRequestError as error:
+        raise Unstartable(path, str(error)) from error
+    if topic_id == ZERO_UUID:
+        raise CheckpointError(f"{path}: the topic id is zero")
+    return topic_id

@@ -1,8 +1,8 @@
-"""Loading a log as Kafka 4.3 would when it starts: rehearsed in memory, to know what would become of it.
+"""Load a log exactly as Kafka 4.3 does when it starts, in memory, to find out what would be left of it.
 
-`LogLoader` loads a log as Kafka does, except where Kafka would lose what can be kept. Here Kafka's way is wanted to the
-end: offsets of batches are not compared with those before them; where an index cannot take them the whole segment is
-emptied, and where they lie below the segment nothing starts.
+`LogLoader` loads a log as Kafka does, except where Kafka would lose data that can be kept. Here Kafka's behaviour is
+followed to the end: offsets of batches are not compared with those before them; if an index cannot hold them, the whole
+segment is emptied; and if they are smaller than the base offset of the segment, Kafka does not start.
 
 Kafka: LogLoader.recoverLog and LogSegment.recover.
 """
@@ -26,16 +26,23 @@ from tidelog.records.java import MAX_INT32
 __all__ = ["load_as_kafka"]
 
 _DAY_MS = 86_400_000
+_DEFAULTS = LogConfig()
 
 
 def load_as_kafka(
-    fs: RehearsalFileSystem, directory: str, *, recovery_point: int, log_start: int, is_clean: bool
+    fs: RehearsalFileSystem,
+    directory: str,
+    *,
+    recovery_point: int,
+    log_start: int,
+    is_clean: bool,
+    config: LogConfig = _DEFAULTS,
 ) -> UnifiedLog:
     """The log that Kafka would have. What it writes and removes on the way stays in the memory of `fs`."""
     clock: Clock = SystemClock()
     loader = _KafkaLoader(
         directory,
-        LogConfig(),
+        config,
         recovery_point=max(recovery_point, 0),
         log_start_offset=max(log_start, 0),
         clean_shutdown=is_clean,
@@ -61,7 +68,7 @@ class _KafkaLoader(LogLoader):
     recovery = _KafkaRecovery
 
     def _first_unflushed(self, names: Iterable[str]) -> int:
-        """Kafka recovers a segment whose index is missing as soon as it opens it; what it cuts then counts no more."""
+        """Kafka recovers a segment without an index when it opens it, and does not count what it cuts then."""
         return MAX_OFFSET
 
     def _recover_unflushed(self) -> Generator[None, None, None]:

@@ -1,8 +1,8 @@
-"""A root that a broker is changing, looked at again before something is said about it.
+"""Check a root again while a broker is writing to it, and keep only the findings that persist.
 
-A check reads one file after the other, and a broker goes on meanwhile: what is found may be the difference between two
-moments. So what is worse than info is looked at again, with the checkpoints of the root read anew, after waits that
-grow. Only what is found in every look, in the same words, is believed.
+A check reads one file after the other while the broker continues, so a finding may only be the difference between two
+moments. What is worse than info is checked again, with the checkpoints of the root, after waits that grow. A finding is
+reported only if every look finds it, with the same message.
 """
 
 import time
@@ -18,11 +18,11 @@ from tidelog.log.names import TopicPartition
 
 __all__ = ["look_again"]
 
-_WAITS_S = (0.02, 0.1, 0.5, 1.0)  # a broker that is busy takes a second for what takes a moment else
+_WAITS_S = (0.02, 0.1, 0.5, 1.0)  # a busy broker may need a second for what usually takes milliseconds
 
 
 def look_again(fs: ReadFileSystem, root: RootFiles, checks: Sequence[PartitionCheck]) -> None:
-    """Take back what is not found again in a root and in its partitions."""
+    """Drop the findings of a root and its partitions that are not found again."""
     for wait in _WAITS_S:
         named = {finding.topic_partition for finding in root.notes.findings if _is_bad(finding)}
         suspects = [one for one in checks if one.place.topic_partition in named or _has_bad(one)]
@@ -55,7 +55,7 @@ def _place_now(fs: ReadFileSystem, place: RootPlace) -> RootPlace:
 
 
 def _looked(fs: ReadFileSystem, one: PartitionCheck, root: RootFiles) -> tuple[list[Finding], LogEnds | None]:
-    """What is found in a partition now, and where its log begins and ends; nothing if it is gone."""
+    """The findings of a partition now, and where its log begins and ends; nothing if it was deleted."""
     try:
         again = one.again(root)
     except StorageError:
@@ -80,5 +80,5 @@ def _is_bad(finding: Finding) -> bool:
 
 
 def _words(finding: Finding) -> tuple[str, str, int | None, str]:
-    """What makes two findings one."""
+    """What two looks must have in common for a finding to be the same one."""
     return finding.code, finding.file, finding.position, finding.message

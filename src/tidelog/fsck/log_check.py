@@ -11,6 +11,7 @@ from tidelog.fsck.findings import CODES, Severity
 from tidelog.fsck.notes import Notes
 from tidelog.fsck.segment_facts import span_of
 from tidelog.fsck.segment_scan import Batches, Damage, SegmentFacts
+from tidelog.log.offsets import MAX_OFFSET
 from tidelog.records.batch import MAGIC
 
 __all__ = ["GapRules", "judged_damage", "note_damage", "note_gaps", "note_layout"]
@@ -23,11 +24,12 @@ def judged_damage(
 ) -> tuple[str, Severity | None]:
     """Code and severity of bytes that are no batch. At the very end of the last segment a crash may have left them.
 
-    So it may anywhere behind what was `flushed`: a disk writes pages in any order.
+    So it may anywhere after what was `flushed`: a disk writes pages in any order.
     """
     code = damage.code
+    is_unflushed = is_last and not is_clean and flushed is not None and _offset_before(facts, damage) >= flushed
     if damage.right is not None:
-        return code, None
+        return code, Severity.WARNING if is_unflushed else None
     if is_last and damage.end == facts.size and not is_clean:
         if code == "LOG-ZEROS":
             return code, Severity.WARNING
@@ -35,13 +37,11 @@ def judged_damage(
             return "LOG-TAIL", None
     elif is_last and code == "LOG-TORN":
         return "LOG-TAIL", None
-    if is_last and not is_clean and flushed is not None and _offset_before(facts, damage) >= flushed:
-        return code, Severity.WARNING
-    return code, None
+    return code, Severity.WARNING if is_unflushed else None
 
 
 def _offset_before(facts: SegmentFacts, damage: Damage) -> int:
-    """The offset behind the last sound batch before damaged bytes."""
+    """The offset after the last sound batch before damaged bytes."""
     number = int(np.searchsorted(facts.batches["position"], damage.position))
     return int(facts.batches["last"][number - 1]) + 1 if number else facts.base_offset
 
@@ -64,8 +64,11 @@ def note_damage(
             offsets=_offsets_around(facts, damage) if is_lost else None, severity=severity,
             remedy=None if is_lost else CODES["LOG-MAGIC"].remedy,
         )  # fmt: skip
-    for position, words in facts.odd_times[:_MANY]:
-        notes.add("LOG-TIMES", facts.path, words, position=position)
+    told: Counter[str] = Counter()
+    for position, code, words in facts.remarks:
+        told[code] += 1
+        if told[code] <= _MANY:
+            notes.add(code, facts.path, words, position=position)
 
 
 def _offsets_around(facts: SegmentFacts, damage: Damage) -> tuple[int, int] | None:
@@ -109,6 +112,8 @@ def note_layout(notes: Notes, segments: Sequence[SegmentFacts], layout: Layout) 
             row = facts.batches[batch]
             first, last = int(row["first"]), int(row["first"]) + span_of(row)
             message = f"offsets {first} to {last} do not fit between those of the neighbours"
+            if last >= MAX_OFFSET:
+                message = f"offsets {first} to {last}: the largest that a record can have is {MAX_OFFSET - 1}"
             notes.add(
                 "LOG-ORDER", facts.path, message, position=int(row["position"]), size=int(row["size"]),
                 offsets=(first, last),
@@ -146,7 +151,7 @@ class GapRules:
 
 
 class Gap(NamedTuple):
-    """Offsets that no batch holds, told of the file behind them."""
+    """Offsets that no batch holds, reported for the file after them."""
 
     path: str
     first: int
@@ -159,16 +164,16 @@ def note_gaps(
 ) -> list[tuple[str, int, int]]:
     """Offsets that no batch holds; those that nothing explains, all of them. In a compacted log they are facts."""
     unexplained = []
-    told: Counter[tuple[str, Severity | None]] = Counter()
+    reported: Counter[tuple[str, Severity | None]] = Counter()
     for gap in _gaps(segments, layout, rules.log_start):
         severity, words = _judged(gap, rules)
         if severity is None:
             unexplained.append((gap.path, gap.first, gap.last))
-        told[gap.path, severity] += 1
-        if told[gap.path, severity] <= _MANY:
+        reported[gap.path, severity] += 1
+        if reported[gap.path, severity] <= _MANY:
             message = f"no batch holds the offsets {gap.first} to {gap.last}{words}"
             notes.add("LOG-GAP", gap.path, message, offsets=(gap.first, gap.last), severity=severity)
-    for (path, severity), count in told.items():
+    for (path, severity), count in reported.items():
         if count > _MANY:
             notes.add("LOG-GAP", path, f"{count - _MANY} more gaps", severity=severity)
     return unexplained
@@ -192,7 +197,7 @@ def _gaps(segments: Sequence[SegmentFacts], layout: Layout, log_start: int) -> I
     was_legacy = False
     for number, facts in enumerate(segments):
         batches = facts.batches[layout.in_place[number]]
-        # What is missing has been told already, or may be in a file that cannot be read.
+        # What is missing has been reported already, or may be in a file that cannot be read.
         is_known = facts.is_unread or bool(facts.damage) or not layout.is_right
         if len(batches) and not is_known and int(batches["first"][0]) == expected and _is_whole(batches):
             expected = int(batches["last"][-1]) + 1
@@ -207,12 +212,12 @@ def _gaps(segments: Sequence[SegmentFacts], layout: Layout, log_start: int) -> I
             was_legacy = bool(batches["magic"][-1] < MAGIC)
         if number + 1 == len(segments):
             return
-        behind = segments[number + 1]
+        following = segments[number + 1]
         if is_known:
-            expected = max(expected, behind.base_offset)
-        elif not len(behind.batches) and not behind.damage and behind.base_offset > expected:
-            yield Gap(facts.path, expected, behind.base_offset - 1, was_legacy)
-            expected = behind.base_offset
+            expected = max(expected, following.base_offset)
+        elif not len(following.batches) and not following.damage and following.base_offset > expected:
+            yield Gap(facts.path, expected, following.base_offset - 1, was_legacy)
+            expected = following.base_offset
 
 
 def _is_whole(batches: Batches) -> bool:

@@ -1,18 +1,19 @@
-"""Sound batches that stand in no order with the others: where each belongs.
+"""Find the right place of sound batches whose offsets are out of order.
 
-Pages of a file that were exchanged, or written to another place, carry whole batches away. Their checksums hold and
-their offsets are right; only they do not fit between those of their neighbours. Such a batch goes to where its offsets
-are missing, if nothing contradicts them: no other batch holds one of them, and they do not lie behind everything that
-the log is known to have reached.
+Pages of a file that were exchanged, or written to another place, carry whole batches away. The checksums of these
+batches match and their offsets are right, but do not fit between those of their neighbours. Such a batch is moved to
+where its offsets are missing, if nothing contradicts them: no other batch holds one of them, and they are not greater
+than what the log is known to have reached.
 
-A batch whose offset itself is damaged, so that the log cannot have reached it, belongs where it stands. The batch
-before it or the one after it tells its offset, if no byte lies between the two and the log is not compacted: then
-offsets leave no gap. An offset that could be right is never taken for damaged: the batch may be a copy, or have come
-from elsewhere. Only if other fields of the header are damaged with it, the header was written over, and the offset too.
+A batch whose offset itself is damaged, so that the log cannot have reached it, stays where it is. Its offset follows
+from the batch before it or after it, if no byte lies between the two and the log is not compacted: then offsets have no
+gaps. An offset that could be right is never taken for damaged, since the batch may be a copy or come from another
+place. There are two exceptions. If other fields of the header are damaged too, the header was overwritten, and the
+offset with it. And zeros that end inside a header leave an offset of 0, which another batch has.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +22,13 @@ from tidelog.fsck.batch_order import Layout, Mask, Placed, Run, Shifted, range_o
 from tidelog.fsck.segment_facts import Batches, Damage, SegmentFacts, span_of
 from tidelog.records.batch import BATCH_HEADER_SIZE
 
-__all__ = ["offset_of_header", "place_loose", "unbury"]
+__all__ = ["epoch_of_header", "offset_of_header", "offset_of_short_header", "place_loose", "unbury"]
+
+_MOST_OFFSETS = 1 << 16  # between two batches that are tried for one whose offset is not whole
 
 
 class _Taken:
-    """The offsets that batches hold whose place is known."""
+    """The offsets of the batches whose place is known."""
 
     def __init__(self, segments: Sequence[SegmentFacts], layout: Layout) -> None:
         self._intervals: list[tuple[int, int]] = []
@@ -58,7 +61,7 @@ class _Taken:
 
 
 class _Loose(NamedTuple):
-    """A batch that stands in no order."""
+    """A batch whose offsets are out of order."""
 
     segment: int
     batch: int
@@ -68,21 +71,35 @@ class _Loose(NamedTuple):
 
 
 def place_loose(
-    layout: Layout, segments: Sequence[SegmentFacts], bases: Sequence[int], reached: int | None, *, is_compacted: bool
+    layout: Layout,
+    segments: Sequence[SegmentFacts],
+    bases: Sequence[int],
+    reached: int | None,
+    is_copy: Callable[[SegmentFacts, int], bool] = lambda facts, batch: False,
+    *,
+    is_compacted: bool,
+    closed_at: int | None = None,
 ) -> Layout:
-    """Find a place for what is out of order. The log is known to have `reached` an offset, by its checkpoints."""
+    """Find a place for what is out of order. The log is known to have `reached` an offset, by its checkpoints.
+
+    No batch goes beyond the end that it was `closed_at`: one that claims to be there is of another log.
+
+    `is_copy` tells whether a batch of a segment is the copy of another one with the same offset.
+    """
     if not layout.out_of_order:
         return layout
     taken = _Taken(segments, layout)
     loose = [_loose(segments, place) for place in layout.out_of_order]
     beside = {number: _beside_damage(segments[number]) for number in {one.segment for one in loose}}
-    moved, left = _moved(loose, bases, taken, reached, beside)
+    placeable = [one for one in loose if closed_at is None or one.last < closed_at]
+    moved, left = _moved(placeable, bases, taken, reached, beside)
+    left = sorted({*left, *(one for one in loose if one not in placeable)}, key=lambda one: one.first)
     layout = layout._replace(moved=[*layout.moved, *_joined(moved)])
     shifted = []
     if not is_compacted:
         end = max(taken.end, reached or 0)
         for one in left:
-            if bases[0] <= one.first <= one.last < end:
+            if bases[0] <= one.first <= one.last < end and not _is_zeroed(one, segments, is_copy):
                 continue
             offset = _offset_by_neighbours(one, segments, layout, taken)
             if offset is not None:
@@ -103,7 +120,7 @@ def _loose(segments: Sequence[SegmentFacts], place: tuple[int, int]) -> _Loose:
 def _moved(
     loose: Sequence[_Loose], bases: Sequence[int], taken: _Taken, reached: int | None, beside: Mapping[int, Mask]
 ) -> tuple[list[_Loose], list[_Loose]]:
-    """What goes to where its offsets are missing, and the rest. What was placed bears witness for its neighbours."""
+    """The batches that go to where their offsets are missing, and the rest. One that is placed may place others."""
     moved: list[_Loose] = []
     left = sorted(loose, key=lambda one: one.first)
     while True:
@@ -120,7 +137,7 @@ def _moved(
 
 
 def _fits(one: _Loose, bases: Sequence[int], taken: _Taken, reached: int | None, *, is_beside_damage: bool) -> bool:
-    """Whether the offsets of a batch are missing, and are to be believed."""
+    """Whether the offsets of a batch are missing elsewhere, and can be trusted."""
     target = bisect_right(bases, one.first) - 1
     hole = taken.hole(one.first, one.last)
     if hole is None or target < 0 or one.last >= range_of(bases, target)[1]:
@@ -132,19 +149,19 @@ def _fits(one: _Loose, bases: Sequence[int], taken: _Taken, reached: int | None,
 
 
 def _beside_damage(facts: SegmentFacts) -> Mask:
-    """Which batches stand in a run of joined ones that bytes touch that are no batch: they came with a page."""
+    """Which batches are in a contiguous run next to damaged bytes: they were moved with a page."""
     positions, ends = facts.batches["position"], facts.batches["position"] + facts.batches["size"]
     is_new = np.concatenate(([True], positions[1:] != ends[:-1]))
     runs = np.cumsum(is_new) - 1
     is_last = np.concatenate((is_new[1:], [True]))
-    behind = np.isin(positions[is_new], [damage.end for damage in facts.damage])
-    before = np.isin(ends[is_last], [damage.position for damage in facts.damage])
-    mask: Mask = (behind | before)[runs]
+    after_damage = np.isin(positions[is_new], [damage.end for damage in facts.damage])
+    before_damage = np.isin(ends[is_last], [damage.position for damage in facts.damage])
+    mask: Mask = (after_damage | before_damage)[runs]
     return mask
 
 
 def _joined(moved: Sequence[_Loose]) -> list[Placed]:
-    """Batches that stand one behind the other, and go to one place, as runs."""
+    """Join consecutive batches that go to the same place into runs."""
     runs: list[Placed] = []
     last = -1
     for one in sorted(moved):
@@ -161,54 +178,82 @@ def _joined(moved: Sequence[_Loose]) -> list[Placed]:
     return runs
 
 
+def _is_zeroed(one: _Loose, segments: Sequence[SegmentFacts], is_copy: Callable[[SegmentFacts, int], bool]) -> bool:
+    """Whether the offset of a batch was overwritten with zeros: damage ends where it begins, and offset 0 is taken.
+
+    A copy of the batch that has offset 0 is not: it may come from another place.
+    """
+    facts = segments[one.segment]
+    position = int(facts.batches["position"][one.batch])
+    return one.first == 0 and any(damage.end == position for damage in facts.damage) and not is_copy(facts, one.batch)
+
+
 def _offset_by_neighbours(one: _Loose, segments: Sequence[SegmentFacts], layout: Layout, taken: _Taken) -> int | None:
-    """The offset of a batch that stands next to one whose offset is known; None if its neighbours tell none, or two."""
+    """The offset of a batch by its neighbours; None if their offsets are unknown, or contradict each other."""
     facts = segments[one.segment]
     span = one.last - one.first
-    is_known = _known_places(layout, one.segment)
     found = {
         offset
-        for offset in _claims(facts, is_known, one.batch, span)
+        for offset in _claims(layout, segments, one.segment, one.batch, span)
         if offset >= facts.base_offset and taken.hole(offset, offset + span) is not None
     }
     return found.pop() if len(found) == 1 else None
 
 
-def _claims(facts: SegmentFacts, is_known: Mask, batch: int, span: int) -> Iterator[int]:
-    """What the neighbours say that touch a batch; damage with no room for a batch may lie before the last of a file."""
-    batches: Batches = facts.batches
+def _claims(layout: Layout, segments: Sequence[SegmentFacts], number: int, batch: int, span: int) -> Iterator[int]:
+    """The offsets that adjacent batches imply, and for the last one of a file the base offset of the next segment.
+
+    Before the last one there may be damage too short for a batch, unless batches of the file were displaced.
+    """
+    batches: Batches = segments[number].batches
+    is_known = _known_places(layout, number)
     start, end = int(batches["position"][batch]), int(batches["position"][batch] + batches["size"][batch])
     is_last = batch + 1 == len(batches)
     if batch and is_known[batch - 1]:
         between = start - int(batches["position"][batch - 1] + batches["size"][batch - 1])
-        if between < (BATCH_HEADER_SIZE if is_last else 1):
+        if between < (BATCH_HEADER_SIZE if is_last and not _is_displaced(layout, number) else 1):
             yield int(batches["last"][batch - 1]) + 1
     if not is_last and is_known[batch + 1] and batches["position"][batch + 1] == end:
         yield int(batches["first"][batch + 1]) - span - 1
+    if is_known[:batch].any() and end == segments[number].size and number + 1 < len(segments):
+        yield layout.bases[number + 1] - span - 1
 
 
-def offset_of_header(layout: Layout, segments: Sequence[SegmentFacts], number: int, damage: Damage) -> int | None:
-    """The offset that the neighbours of a batch with a damaged header tell; None if it may be the one that is there.
+def _is_displaced(layout: Layout, number: int) -> bool:
+    """Whether batches of a file have left their place, or come into it."""
+    return any(number in (placed.run.segment, placed.segment) for placed in layout.moved)
 
-    A neighbour that touches it tells; both must agree. Damage with no room for a batch may lie before the last of a
-    file.
+
+def offset_of_header(
+    layout: Layout, segments: Sequence[SegmentFacts], number: int, damage: Damage, closed_at: int | None = None
+) -> int | None:
+    """The offset of a batch with a damaged header, by its neighbours; None if the one that is there may be right.
+
+    Adjacent batches imply it, and must agree; of the last batch so does the base offset of the next segment, or the
+    log end that was noted when the log was closed. Before the last one of a file there may be damage too short for a
+    batch, unless batches of the file were displaced: then the one before it need not be its neighbour.
     """
     assert damage.right is not None
     facts, span, stored = segments[number], damage.right.span, damage.right.offset
     taken = _Taken(segments, layout)
-    if layout.bases[0] <= stored and stored + span < taken.end and taken.hole(stored, stored + span) is not None:
+    is_possible = layout.bases[0] <= stored and stored + span < taken.end
+    if is_possible and not damage.right.is_overwritten and taken.hole(stored, stored + span) is not None:
         return None
     batches = facts.batches[_known_places(layout, number)]
     ends = batches["position"] + batches["size"]
     at = int(batches["position"].searchsorted(damage.position))
     between = damage.position - (int(ends[at - 1]) if at else 0)
+    is_at_end = damage.end == facts.size
     claims = set()
-    if at and between < (BATCH_HEADER_SIZE if damage.end == facts.size else 1):
+    if at and between < (BATCH_HEADER_SIZE if is_at_end and not _is_displaced(layout, number) else 1):
         claims.add(int(batches["last"][at - 1]) + 1)
     elif not at and not between:
         claims.add(facts.base_offset)
     if at < len(batches) and int(batches["position"][at]) == damage.end:
         claims.add(int(batches["first"][at]) - span - 1)
+    following = layout.bases[number + 1] if number + 1 < len(segments) else closed_at
+    if at and is_at_end and following is not None:
+        claims.add(following - span - 1)
     if len(claims) != 1:
         return None
     offset = claims.pop()
@@ -216,8 +261,75 @@ def offset_of_header(layout: Layout, segments: Sequence[SegmentFacts], number: i
     return offset if is_free and offset != stored else None
 
 
+def offset_of_short_header(
+    layout: Layout,
+    segments: Sequence[SegmentFacts],
+    number: int,
+    damage: Damage,
+    closed_at: int | None,
+    *,
+    is_compacted: bool,
+) -> int | None:
+    """The offset of a batch with bytes missing in its header; None if nothing proves one.
+
+    The neighbours imply it. Where they do not, it is the only offset between theirs that has the bytes which are left.
+    """
+    right = damage.right
+    assert right is not None
+    if not _is_enclosed(layout, segments[number], number, damage):
+        return None
+    if not is_compacted:
+        offset = offset_of_header(layout, segments, number, damage, closed_at)
+        if offset is not None:
+            return offset if _is_left_of(right.known, offset) else None
+    before, after = _hole_at(segments[number], damage.position)
+    if before is None or after is None:
+        return None
+    between = range(before + 1, after - right.span)
+    if len(right.known) == 8:
+        found = [one for one in (int.from_bytes(right.known, "big"),) if one in between]
+    else:
+        found = [one for one in between if _is_left_of(right.known, one)] if len(between) <= _MOST_OFFSETS else []
+    is_free = len(found) == 1 and _Taken(segments, layout).hole(found[0], found[0] + right.span) is not None
+    return found[0] if is_free else None
+
+
+def _is_enclosed(layout: Layout, facts: SegmentFacts, number: int, damage: Damage) -> bool:
+    """Whether batches that are in their place touch a short one on both sides; the file may begin or end there instead.
+
+    A page that was written to another place may begin inside a header, and then what touches is not in its place, or
+    nothing does. If nothing is left of the offset, both batches must be there.
+    """
+    assert damage.right is not None
+    positions, ends = facts.batches["position"], facts.batches["position"] + facts.batches["size"]
+    touching = np.flatnonzero((ends == damage.position) | (positions == damage.end))
+    edges = (damage.position == 0) + (damage.end == facts.size)
+    is_known = bool(damage.right.known) or len(touching) == 2
+    return (
+        is_known and len(touching) > 0 and len(touching) + edges == 2 and bool(layout.in_place[number][touching].all())
+    )
+
+
+def _is_left_of(known: bytes, offset: int) -> bool:
+    """Whether some bytes are what is left of an offset when others are taken out."""
+    rest = iter(offset.to_bytes(8, "big"))
+    return all(byte in rest for byte in known)
+
+
+def epoch_of_header(layout: Layout, facts: SegmentFacts, number: int, offset: int) -> int | None:
+    """The leader epoch of the batches before and after an offset, wherever they stand; None if theirs are different.
+
+    Epochs do not go back, so equal ones prove it. At the end of a file there is only the one before.
+    """
+    batches = facts.batches[_known_places(layout, number)]
+    order = np.argsort(batches["first"], kind="stable")
+    at = int(batches["first"][order].searchsorted(offset))
+    around = {int(epoch) for epoch in batches["epoch"][order][max(at - 1, 0) : at + 1]}
+    return around.pop() if len(around) == 1 else None
+
+
 def _known_places(layout: Layout, number: int) -> Mask:
-    """Which batches of a file have offsets that are believed, wherever they belong."""
+    """Which batches of a file have offsets that are trusted, wherever they belong."""
     is_known = layout.in_place[number].copy()
     for placed in layout.moved:
         if placed.run.segment == number:
@@ -226,10 +338,10 @@ def _known_places(layout: Layout, number: int) -> Mask:
 
 
 def unbury(layout: Layout, segments: Sequence[SegmentFacts], bases: Sequence[int], reached: int | None) -> bool:
-    """Take batches out of damage whose offsets are missing elsewhere than where they stand; whether there were any.
+    """Take batches out of damaged bytes if their offsets are missing in another place; whether there were any.
 
-    What stands inside of a damaged batch may be what one of its records holds: it is believed only if it came from
-    another place.
+    Bytes inside a damaged batch may be the value of one of its records, so a batch there counts only if it belongs
+    elsewhere.
     """
     taken = _Taken(segments, layout)
     is_found = False

@@ -1,11 +1,11 @@
-"""Mending directories around what is broken: what can be read stays, what goes lies in the quarantine.
+"""Repair log directories: what can be read stays, and the quarantine keeps what is removed.
 
     result = repair("kafka-logs")
     result.is_clean, result.quarantine, result.left
 
-The root's lock is held, so no broker starts meanwhile; a root that one has open is refused. While logs are changed the
-mark of the clean stop is away: whatever interrupts a repair makes the next broker look closely, and the next repair
-begins anew. Every piece is in the quarantine, and on the disk, before it is taken from where it was.
+A repair holds the lock of the root, so no broker can start meanwhile; it refuses a root that a broker has open. While
+logs are changed, the marker of the clean shutdown is removed: after an interrupted repair the next broker recovers the
+logs, and the next repair starts over. Every piece is in the quarantine, and flushed, before it is removed.
 """
 
 import os
@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from tidelog.errors import LockedError, StorageError, TidelogError
-from tidelog.fsck.addresses import ensure_no_address, local_path
 from tidelog.fsck.applier import Applier
 from tidelog.fsck.checker import Checked, check_places
 from tidelog.fsck.findings import Finding, Report, Severity
@@ -31,6 +30,7 @@ from tidelog.log.files import FileSystem, join, read_whole, write_atomically
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import LOCK_FILE
 from tidelog.log.write_journal import ensure_no_unfinished_write
+from tidelog.view.addresses import ensure_no_address, local_path
 
 __all__ = ["RepairResult", "apply", "repair"]
 

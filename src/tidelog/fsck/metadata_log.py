@@ -2,20 +2,20 @@
 
     __cluster_metadata-0/
         <end offset, 20 digits>-<epoch, 10 digits>.checkpoint     snapshots: the metadata up to an offset
-        <offset>.log                                              what came since, and before
-        quorum-state                                              who led, in which epoch: JSON in one line
-        partition.metadata                                        the id that this topic always has
+        <offset>.log                                              the records before and after the snapshots
+        quorum-state                                              leader and epoch: JSON in one line
+        partition.metadata                                        the id, which is the same in every cluster
 
-1. The log is recovered from its very beginning: at the first batch that is broken it ends.
-2. Of the snapshots the newest counts. A log that ends before it is given up for it; one that begins behind it is an
-   error.
-3. The snapshot is read, every batch by its checksum, up to the last that is whole. A footer is not asked for.
-4. The records of the log from the end of the snapshot on are replayed over it.
+1. The log is recovered from offset 0 and ends at the first damaged batch.
+2. The newest snapshot counts. If the log ends before it, the log is discarded; if the log begins after it, Kafka fails.
+3. The snapshot is read up to its last whole batch, and the checksum of each batch is verified. A footer is optional.
+4. The records of the log are replayed from the end of the snapshot on.
 
 Kafka: KafkaRaftLog, KRaftControlRecordStateMachine, FileQuorumStateStore, MetadataLoader.
 """
 
 import json
+import math
 import re
 import uuid
 from collections.abc import Iterator, Mapping
@@ -26,19 +26,22 @@ from tidelog.fsck.cluster_image import METADATA_VERSION, ClusterImage, decode_me
 from tidelog.fsck.kafka_loading import load_as_kafka
 from tidelog.fsck.rehearsal import RehearsalFileSystem
 from tidelog.log.files import ReadFileSystem, join, read_whole
-from tidelog.log.names import BOOTSTRAP_CHECKPOINT, CLUSTER_METADATA_TOPIC, LOG_SUFFIX, PARTITION_METADATA, file_name
+from tidelog.log.names import BOOTSTRAP_CHECKPOINT, LOG_SUFFIX, PARTITION_METADATA, file_name
+from tidelog.log.offsets import MAX_OFFSET
 from tidelog.log.partition_metadata import read_topic_id, uuid_text
 from tidelog.log.unified_log import UnifiedLog
 from tidelog.protocol import message
 from tidelog.records.batch import RecordBatch
 from tidelog.records.batches import Batch, read_batches, read_memory_batches
 from tidelog.records.control import ControlType
+from tidelog.records.java import MAX_INT32
 
 __all__ = [
-    "METADATA_DIRECTORY",
     "QUORUM_STATE",
     "MetadataLog",
+    "QuorumState",
     "Snapshot",
+    "Undecided",
     "Unstartable",
     "check_bootstrap",
     "check_snapshot",
@@ -47,20 +50,32 @@ __all__ = [
     "snapshots_in",
 ]
 
-METADATA_DIRECTORY = f"{CLUSTER_METADATA_TOPIC}-0"
 QUORUM_STATE = "quorum-state"
 _TOPIC_ID = uuid.UUID(int=1)
-_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
-_VERSIONS = range(7, 31)  # of the metadata that Kafka 4.3 knows
+_SNAPSHOT_SUFFIXES = (".checkpoint", ".checkpoint.part", ".checkpoint.deleted")
+_SNAPSHOT = re.compile(r"([+-]?[0-9]+)\.([+-]?[0-9]+)")
+_CONTROL_RECORDS = {
+    ControlType.LEADER_CHANGE: "LeaderChangeMessage",
+    ControlType.SNAPSHOT_HEADER: "SnapshotHeaderRecord",
+    ControlType.SNAPSHOT_FOOTER: "SnapshotFooterRecord",
+    ControlType.KRAFT_VERSION: "KRaftVersionRecord",
+    ControlType.KRAFT_VOTERS: "VotersRecord",
+}
+_BOOTSTRAP_TYPES = (ControlType.LEADER_CHANGE, ControlType.SNAPSHOT_HEADER, ControlType.SNAPSHOT_FOOTER)
+_QUORUM_VERSIONS = (0, 1)
 
 
 class Unstartable(CorruptionError):
-    """Kafka does not start on this. `path` is the file or directory it is about."""
+    """Kafka does not start. `path` is the file or directory that is the reason."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
         self.path = path
         self.reason = message
+
+
+class Undecided(Exception):
+    """Whether Kafka starts is unknown: it depends on what is not in the directories, or on timing."""
 
 
 class Snapshot(NamedTuple):
@@ -71,19 +86,50 @@ class Snapshot(NamedTuple):
     name: str
 
 
+class QuorumState(NamedTuple):
+    """What `quorum-state` says. Version 1 is where the metadata names the voters, 0 where the config does."""
+
+    version: int
+    voters: frozenset[int]  # those of the config; none in version 1
+
+
 class MetadataLog(NamedTuple):
-    """What a metadata log says. `voters` are those it names itself, with their directories; None: the config does."""
+    """What a metadata log says. `voters` are those it names, with their directories; None if the config names them."""
 
     image: ClusterImage
     voters: Mapping[int, uuid.UUID] | None
+    configured_voters: frozenset[int]  # as quorum-state repeats them; empty if they are unknown
     log_start: int
     log_end: int
 
+    def is_followed_by(self, node: int) -> bool:
+        """Whether a node only follows the quorum: a broker that is no controller."""
+        if self.voters is not None:
+            return node not in self.voters
+        controllers = self.configured_voters or self.image.controllers
+        return bool(controllers) and node not in {*controllers, *self.image.controllers}
+
 
 def snapshots_in(fs: ReadFileSystem, directory: str) -> list[Snapshot]:
-    """The snapshots of a metadata log, the newest last."""
-    found = [_SNAPSHOT.fullmatch(name) for name in fs.list(directory)]
-    return sorted(Snapshot(int(match[1]), int(match[2]), match[0]) for match in found if match is not None)
+    """The snapshots of a metadata log, the newest last: that with the latest epoch, and then with the largest offset.
+
+    Raises Unstartable for a name that ends like that of a snapshot, and does not begin like one: Kafka gives up there.
+    """
+    found = set()
+    for name in fs.list(directory):
+        if name.endswith(_SNAPSHOT_SUFFIXES):
+            offset, epoch = _snapshot_id(directory, name)
+            if name.endswith(_SNAPSHOT_SUFFIXES[0]):  # Kafka removes the others
+                found.add((epoch, offset))
+    return [Snapshot(offset, epoch, f"{offset:020}-{epoch:010}.checkpoint") for epoch, offset in sorted(found)]
+
+
+def _snapshot_id(directory: str, name: str) -> tuple[int, int]:
+    """The offset and the epoch that a name begins with: 20 characters, any one, and 10 more."""
+    match = _SNAPSHOT.fullmatch(f"{name[:20]}.{name[21:31]}") if len(name) >= 31 else None
+    if match is None or abs(int(match[1])) > MAX_OFFSET or abs(int(match[2])) > MAX_INT32:
+        raise Unstartable(join(directory, name), "the name is not that of a snapshot: offset-epoch.checkpoint")
+    return int(match[1]), int(match[2])
 
 
 def read_metadata_log(fs: RehearsalFileSystem, directory: str) -> MetadataLog:
@@ -91,11 +137,11 @@ def read_metadata_log(fs: RehearsalFileSystem, directory: str) -> MetadataLog:
     log = _load(fs, directory)
     try:
         snapshot = _newest_snapshot(fs, directory, log)
-        quorum_version = read_quorum_state(fs, directory)
+        quorum = read_quorum_state(fs, directory)
         replay = _Replay()
         start = log.log_start_offset
         if snapshot is not None:
-            replay.take_snapshot(fs, join(directory, snapshot.name))
+            replay.take_snapshot(fs, join(directory, snapshot.name), snapshot.end_offset)
             start = snapshot.end_offset
             if (snapshot.epoch, snapshot.end_offset) > (log.leader_epochs.latest_epoch or 0, log.log_end_offset):
                 log.truncate_fully_and_start_at(snapshot.end_offset)
@@ -103,18 +149,22 @@ def read_metadata_log(fs: RehearsalFileSystem, directory: str) -> MetadataLog:
         for batch, path in _batches(fs, log):
             if batch.is_control and start < batch.next_offset < next_offset:
                 raise Unstartable(
-                    path, f"a control batch goes back to offset {batch.base_offset}, {next_offset} is next"
+                    path, f"a control batch goes back to offset {batch.base_offset}, expected is {next_offset}"
                 )
             replay.take_batch(batch, path, start)  # data batches that go back are replayed once more
             next_offset = max(next_offset, batch.next_offset)
         if log.log_end_offset < next_offset:
             raise Unstartable(
-                directory, f"the log ends at {log.log_end_offset}, behind a batch up to {next_offset - 1}"
+                directory, f"the log ends at {log.log_end_offset}, and a batch in it reaches {next_offset - 1}"
             )
         replay.finish(directory)
-        if replay.voters is None and quorum_version == 1:
-            raise Unstartable(directory, "neither a snapshot nor the log names the voters of the quorum")
-        return MetadataLog(replay.image, replay.voters, log.log_start_offset, log.log_end_offset)
+        if replay.voters is None and quorum is not None and quorum.version == 1:
+            raise Undecided(
+                f"neither a snapshot nor the log of {directory} names the voters of the quorum; Kafka starts only if "
+                "controller.quorum.voters of its config does"
+            )
+        configured = frozenset[int]() if quorum is None else quorum.voters
+        return MetadataLog(replay.image, replay.voters, configured, log.log_start_offset, log.log_end_offset)
     finally:
         log.release()
 
@@ -150,13 +200,14 @@ def _batches(fs: RehearsalFileSystem, log: UnifiedLog) -> Iterator[tuple[Batch, 
 
 
 class _Replay:
-    """Batches become an image."""
+    """Builds an image from batches."""
 
     def __init__(self) -> None:
         self.image = ClusterImage()
         self.voters: dict[int, uuid.UUID] | None = None
+        self._quorum_changes: dict[ControlType, int] = {}  # the offset of the last record of voters, and of versions
 
-    def take_snapshot(self, fs: ReadFileSystem, path: str) -> None:
+    def take_snapshot(self, fs: ReadFileSystem, path: str, end_offset: int) -> None:
         """Replay a snapshot, up to its last whole batch."""
         is_first = True
         try:
@@ -165,14 +216,14 @@ class _Replay:
                 if is_first and (not batch.is_control or _first_type(batch) is not ControlType.SNAPSHOT_HEADER):
                     raise Unstartable(path, "it does not begin with the header of a snapshot")
                 is_first = False
-                self.take_batch(batch, path, 0)
-        except (CorruptionError, StorageError) as error:
+                self.take_batch(batch, path, 0, as_of=end_offset - 1)
+        except TidelogError as error:
             raise error if isinstance(error, Unstartable) else Unstartable(path, str(error)) from error
         if is_first:
             raise Unstartable(path, "there is no whole batch in it")
 
-    def take_batch(self, batch: Batch, path: str, start: int) -> None:
-        """Replay the records of a batch from an offset on."""
+    def take_batch(self, batch: Batch, path: str, start: int, *, as_of: int | None = None) -> None:
+        """Replay the records of a batch from an offset on. Those of a snapshot all count as of its last offset."""
         if not isinstance(batch, RecordBatch):
             raise Unstartable(path, f"a message set of version {batch.magic}")
         if batch.last_offset < start:
@@ -182,7 +233,7 @@ class _Replay:
                 if record.offset < start:
                     continue
                 if batch.is_control:
-                    self._take_control(record.key, record.value)
+                    self._take_control(record.key, record.value, record.offset if as_of is None else as_of)
                 else:
                     self.image.take(record.value)
         except Unstartable:
@@ -190,21 +241,27 @@ class _Replay:
         except TidelogError as error:
             raise Unstartable(path, f"the batch at offset {batch.base_offset} cannot be replayed: {error}") from error
 
-    def _take_control(self, key: bytes | None, value: bytes | None) -> None:
+    def _take_control(self, key: bytes | None, value: bytes | None, offset: int) -> None:
         kind = ControlType.parse(key)
+        if kind not in _CONTROL_RECORDS or not value:
+            raise CorruptionError(f"a control record of type {kind.name} with a value of {len(value or b'')} bytes")
+        record = message(_CONTROL_RECORDS[kind]).read(value, 0)
+        if kind not in (ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS):
+            return
+        last = self._quorum_changes.get(kind)
+        if last is not None and offset <= last:
+            raise CorruptionError(f"a second {kind.name} record at offset {offset}, the last one was at {last}")
+        self._quorum_changes[kind] = offset
         if kind is ControlType.KRAFT_VOTERS:
-            self.voters = {
-                one.voter_id: one.voter_directory_id for one in message("VotersRecord").read(value or b"", 0).voters
-            }
+            self.voters = {one.voter_id: one.voter_directory_id for one in record.voters}
+        elif record.kraft_version not in _QUORUM_VERSIONS:
+            raise CorruptionError(f"kraft.version {record.kraft_version}; Kafka 4.3 knows 0 and 1")
 
     def finish(self, directory: str) -> None:
-        """Ensure that Kafka can work with what has come out."""
+        """Raise Unstartable if Kafka cannot use the replayed metadata."""
         level = self.image.features.get(METADATA_VERSION)
         if level is None and not self.image.is_new:
             raise Unstartable(directory, f"no record says which {METADATA_VERSION} this is")
-        if level is not None and level not in _VERSIONS:
-            known = f"{_VERSIONS[0]} to {_VERSIONS[-1]}"
-            raise Unstartable(directory, f"{METADATA_VERSION} {level}; Kafka 4.3 knows {known}")
 
 
 def _first_type(batch: Batch) -> ControlType | None:
@@ -212,10 +269,10 @@ def _first_type(batch: Batch) -> ControlType | None:
     return None if record is None else ControlType.parse(record.key)
 
 
-def check_snapshot(fs: ReadFileSystem, path: str) -> None:
+def check_snapshot(fs: ReadFileSystem, path: str, end_offset: int) -> None:
     """Raise Unstartable if a snapshot cannot be replayed, or has lost its end."""
     replay = _Replay()
-    replay.take_snapshot(fs, path)
+    replay.take_snapshot(fs, path, end_offset)
     replay.finish(path)
     *_, last = read_memory_batches(read_whole(fs, path))
     if not last.is_control or ControlType.SNAPSHOT_FOOTER not in _types(last):
@@ -229,17 +286,15 @@ def _types(batch: Batch) -> set[ControlType]:
 # -- the small files ---------------------------------------------------------------------------------------------------
 
 
-def read_quorum_state(fs: ReadFileSystem, directory: str) -> int | None:
-    """The version of `quorum-state`: 1 where the metadata names the voters, 0 where the config does.
-
-    None where there is no such file, which Kafka can do without.
-    """
+def read_quorum_state(fs: ReadFileSystem, directory: str) -> QuorumState | None:
+    """Read `quorum-state`. None where there is no such file, which Kafka can do without."""
     path = join(directory, QUORUM_STATE)
     if fs.stat(path) is None:
         return None
     try:
         lines = re.split(r"\r\n|\r|\n", read_whole(fs, path).decode())
-        state, _ = json.JSONDecoder().raw_decode(lines[0].lstrip())  # what follows the object is not looked at
+        decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+        state, _ = decoder.raw_decode(lines[0].lstrip(" \t"))  # Kafka ignores what follows the object
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise Unstartable(path, f"it is not JSON: {error}") from error
     except StorageError as error:
@@ -247,14 +302,24 @@ def read_quorum_state(fs: ReadFileSystem, directory: str) -> int | None:
     if not isinstance(state, dict) or "data_version" not in state:
         raise Unstartable(path, "it does not say its data_version")
     version = state.pop("data_version")
-    version = int(version) if isinstance(version, int | float) and not isinstance(version, bool) else 0  # as Jackson
+    is_number = isinstance(version, int | float) and not isinstance(version, bool) and math.isfinite(version)
+    version = int(version) if is_number else 0  # as Jackson
+    version = (version + 0x8000) % 0x10000 - 0x8000  # its last 16 bits, as Jackson does
     if version not in (0, 1):
         raise Unstartable(path, f"data_version {version}; 0 and 1 are known")
     try:
-        message("QuorumStateData").from_json(state, version)
+        quorum = message("QuorumStateData")
+        read = quorum.from_json(state, version)
+        quorum.write(read, version)  # numbers are compared with their types
     except TidelogError as error:
         raise Unstartable(path, str(error)) from error
-    return version
+    if read.leader_epoch == MAX_INT32:
+        raise Unstartable(path, f"after leader epoch {MAX_INT32} none can be elected")
+    return QuorumState(version, frozenset(one.voter_id for one in (read.current_voters or ()) if version == 0))
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def check_bootstrap(fs: ReadFileSystem, root: str) -> None:
@@ -265,14 +330,22 @@ def check_bootstrap(fs: ReadFileSystem, root: str) -> None:
     image = ClusterImage()
     try:
         for batch in read_batches(read_whole(fs, path)):
-            for record in () if batch.is_control else batch:
+            for record in batch:
+                if batch.is_control:
+                    _check_bootstrap_control(record.key, record.value)
+                    continue
                 kind, value = decode_metadata(record.value)
-                if kind == "FeatureLevelRecord":
-                    image.features[value.name] = value.feature_level
+                if kind == "FeatureLevelRecord" and value.name == METADATA_VERSION:
+                    image.set_feature(value.name, value.feature_level)
     except TidelogError as error:
         raise Unstartable(path, str(error)) from error
-    level = image.features.get(METADATA_VERSION)
-    if level is None:
+    if METADATA_VERSION not in image.features:
         raise Unstartable(path, f"no record says which {METADATA_VERSION} this is")
-    if level not in _VERSIONS:
-        raise Unstartable(path, f"{METADATA_VERSION} {level}; Kafka 4.3 knows {_VERSIONS[0]} to {_VERSIONS[-1]}")
+
+
+def _check_bootstrap_control(key: bytes | None, value: bytes | None) -> None:
+    """Raise an error for a control record that Kafka does not expect in `bootstrap.checkpoint`."""
+    kind = ControlType.parse(key)
+    if kind not in _BOOTSTRAP_TYPES:
+        raise CorruptionError(f"a control record of type {kind.name}")
+    message(_CONTROL_RECORDS[kind]).read(value or b"", 0)

@@ -1,28 +1,29 @@
-"""The directories that are checked, put together to nodes, and what a start of Kafka on each would come to.
+"""Group the directories that are checked by node, and judge whether Kafka would start on each node.
 
-Directories that are named together are the `log.dirs` of one node, unless each has a metadata log of its own and they
-say that they are of different nodes. Those found in a tree are put together by the cluster and the node they name.
+Directories that are named together are the `log.dirs` of one node, unless several have a metadata log of their own and
+their `meta.properties` name different nodes. Directories found in a tree are grouped by the cluster and the node they
+name.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 
 from tidelog.errors import StorageError
-from tidelog.fsck.addresses import is_address
 from tidelog.fsck.findings import Severity
 from tidelog.fsck.metadata_log import (
-    METADATA_DIRECTORY,
     Unstartable,
     check_bootstrap,
     check_snapshot,
     read_quorum_state,
     snapshots_in,
 )
+from tidelog.fsck.places import plain_path
 from tidelog.fsck.root_files import RootFiles
 from tidelog.fsck.verdict import Verdict
 from tidelog.fsck.would_start import would_start
 from tidelog.log.files import ReadFileSystem, join
-from tidelog.log.names import TopicPartition
+from tidelog.log.names import CLUSTER_METADATA_DIRECTORY, TopicPartition
 from tidelog.log.partition_metadata import uuid_text
+from tidelog.view.addresses import is_address
 
 __all__ = ["judge_nodes"]
 
@@ -32,15 +33,24 @@ Nodes = list[list[RootFiles]]
 
 
 def judge_nodes(
-    fs: ReadFileSystem, roots: Sequence[RootFiles], named: Collection[str], held_markers: Collection[str] = ()
+    fs: ReadFileSystem,
+    roots: Sequence[RootFiles],
+    named: Collection[str],
+    held_markers: Collection[str] = (),
+    *,
+    is_one_node: bool = False,
 ) -> list[Verdict]:
-    """Judge the nodes whose directories were checked, and note what keeps them from starting with everything."""
-    wanted = [root for root in roots if root.place.has_files and root.place.is_wanted]
+    """Judge the nodes whose directories were checked, and note what keeps them from starting with everything.
+
+    `is_one_node`: a broker's own properties name the directories, so they are those of one node whatever they say.
+    """
+    named = set(map(plain_path, named))
+    wanted = [root for root in roots if root.place.is_lost or (root.place.has_files and root.place.is_wanted)]
     verdicts = []
-    for node in _nodes(fs, wanted, named):
+    for node in [wanted] if is_one_node and wanted else _nodes(fs, wanted, named):
         for root in node:
             _check_metadata_files(fs, root)
-        if any(map(is_address, named)):  # it would be fetched once more, and Kafka does not start there anyway
+        if any(map(is_address, named)):  # it would have to be downloaded again, and Kafka cannot start there
             reason = "the directories are in an object store; copy them to a disk first"
             verdicts.append(Verdict([root.place.path for root in node], reason=reason))
             continue
@@ -54,15 +64,15 @@ def judge_nodes(
 
 
 def _belong_together(node: list[RootFiles], named: Collection[str]) -> bool:
-    """Whether directories are those of one node, and not copies of each other that lie in a tree of backups."""
+    """Whether directories are those of one node, and not copies of each other in a tree of backups."""
     ids = [None if root.meta is None else root.meta.directory_id for root in node]
     return all(root.place.path in named for root in node) or (None not in ids and len(set(ids)) == len(ids))
 
 
 def _nodes(fs: ReadFileSystem, roots: Sequence[RootFiles], named: Collection[str]) -> Nodes:
-    with_metadata = [root for root in roots if fs.stat(join(root.place.path, METADATA_DIRECTORY)) is not None]
+    with_metadata = [root for root in roots if fs.stat(join(root.place.path, CLUSTER_METADATA_DIRECTORY)) is not None]
     are_named = all(root.place.path in named for root in roots)
-    if are_named and len(with_metadata) == 1:
+    if roots and are_named and len(with_metadata) <= 1:
         return [list(roots)]
     groups: dict[object, list[RootFiles]] = {}
     for root in roots:
@@ -87,10 +97,10 @@ def _judge(fs: ReadFileSystem, node: list[RootFiles], held_markers: Collection[s
 
 
 def _check_metadata_files(fs: ReadFileSystem, root: RootFiles) -> None:
-    """The files of the metadata log that hold no batches of it, and `bootstrap.checkpoint`."""
+    """Check the files of the metadata log other than its segments, and `bootstrap.checkpoint`."""
     if root.is_in_use:
         return
-    directory = join(root.place.path, METADATA_DIRECTORY)
+    directory = join(root.place.path, CLUSTER_METADATA_DIRECTORY)
     has_metadata = fs.stat(directory) is not None
     try:
         check_bootstrap(fs, root.place.path)
@@ -101,23 +111,26 @@ def _check_metadata_files(fs: ReadFileSystem, root: RootFiles) -> None:
         return
     try:
         read_quorum_state(fs, directory)
-        snapshots = snapshots_in(fs, directory)
     except Unstartable as error:
         root.notes.add("META-QUORUM", error.path, error.reason)
+    try:
         snapshots = snapshots_in(fs, directory)
+    except Unstartable as error:
+        root.notes.add("META-SNAPSHOT", error.path, error.reason)
+        return
     except StorageError as error:
         root.notes.add_unreadable(directory, error)
         return
     for snapshot in snapshots:
         try:
-            check_snapshot(fs, join(directory, snapshot.name))
+            check_snapshot(fs, join(directory, snapshot.name), snapshot.end_offset)
         except Unstartable as error:
             severity = None if snapshot is snapshots[-1] else Severity.WARNING
             root.notes.add("META-SNAPSHOT", error.path, error.reason, severity=severity)
 
 
 def _note_twins(node: list[RootFiles]) -> None:
-    """What two directories of one node must not share: a partition, and an id."""
+    """Note what two directories of one node must not share: a partition, and an id."""
     seen: dict[TopicPartition, str] = {}
     ids: dict[object, str] = {}
     for root in node:
@@ -137,7 +150,7 @@ def _note_twins(node: list[RootFiles]) -> None:
 
 
 def _note(node: list[RootFiles], verdict: Verdict) -> None:
-    if verdict.starts is False and not _is_told(node):
+    if verdict.starts is False and not _is_reported(node):
         path = verdict.reason_path or node[0].place.path
         _owner(node, path).notes.add("NODE-START", path, verdict.reason or "")
     for root, why in verdict.offline_roots.items():
@@ -151,9 +164,9 @@ def _note(node: list[RootFiles], verdict: Verdict) -> None:
         notes.add("NODE-OFFLINE", node[0].place.path, f"{partition}: {why}", partition=partition)
 
 
-def _is_told(node: list[RootFiles]) -> bool:
-    """Whether the findings name what ends every start: without a metadata log nothing else is looked for."""
-    has_metadata = any(place.name == METADATA_DIRECTORY for root in node for place in root.place.partitions)
+def _is_reported(node: list[RootFiles]) -> bool:
+    """Whether a finding is the reason already: without a metadata log nothing else is checked."""
+    has_metadata = any(place.name == CLUSTER_METADATA_DIRECTORY for root in node for place in root.place.partitions)
     errors = {one.code for root in node for one in root.notes.findings if one.severity is Severity.ERROR}
     return not has_metadata and bool(errors & _END_EVERY_START)
 

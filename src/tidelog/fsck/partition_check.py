@@ -49,6 +49,7 @@ __all__ = ["PartitionCheck"]
 
 _RECALLED = "compare it with a replica (tidelog diff); then take its line out of the manifest of that repair"
 _REBUILT_BY_RECOVERY = ("IDX-", "TIX-", "TXN-", "SNP-")
+_READ_WHOLE = "Kafka reads the whole segment to make one"
 _QUORUM = (
     "a repair leaves it as it is, since a metadata log without some of its records is another cluster: restore the "
     "directory from a backup, or let another controller of the quorum replicate it"
@@ -71,7 +72,7 @@ class PartitionCheck:
         explained: Sequence[tuple[int, int]] = (),
         notices: Sequence[Notice] = (),
     ) -> None:
-        """`explained` are offsets that earlier repairs have taken out, `notices` what they want to be told of."""
+        """`explained` are offsets that earlier repairs have taken out, `notices` what they noted for later checks."""
         self.place = place
         self.root = root
         self.explained = explained
@@ -83,7 +84,7 @@ class PartitionCheck:
         self.is_compacted = False
         self.gaps: list[tuple[str, int, int]] = []  # file and offsets that are missing, and nothing says why
         self.spacing = IndexSpacing()
-        self.recalled: list[Finding] = []  # what earlier repairs wanted to be told
+        self.recalled: list[Finding] = []  # what earlier repairs noted
         self._fs = fs
         self._deep = deep
         self._notices = notices
@@ -120,15 +121,15 @@ class PartitionCheck:
             return LogEnds(start, start) if not self.files.bases and not self.notes.has("FILE-READ") else None
         if self.segments[-1].is_unread:
             return None
-        behind = [self.segments[-1].base_offset]
+        ends = [self.segments[-1].base_offset]
         for facts, which in zip(self.segments, self.layout.in_place, strict=True):
             if which.any():
-                behind.append(int(facts.batches["last"][which].max()) + 1)
+                ends.append(int(facts.batches["last"][which].max()) + 1)
         for segment, batch, offset in self.layout.shifted:
             row = self.segments[segment].batches[batch]
-            behind.append(offset + span_of(row) + 1)
-        behind += [int(placed.run.of(self.segments)["last"].max()) + 1 for placed in self.layout.moved]
-        return LogEnds(self.segments[0].base_offset, max(behind))
+            ends.append(offset + span_of(row) + 1)
+        ends += [int(placed.run.of(self.segments)["last"].max()) + 1 for placed in self.layout.moved]
+        return LogEnds(self.segments[0].base_offset, max(ends))
 
     # -- comparing -----------------------------------------------------------------------------------------------
 
@@ -144,6 +145,7 @@ class PartitionCheck:
             if not facts.is_unread:
                 self._check_indexes(facts)
         self._check_producers()
+        self._leave_to_missing_index()
         self._leave_to_recovery()
         note_doubts(self.notes, self.segments, self.layout)
         if self.is_quorum:
@@ -163,8 +165,11 @@ class PartitionCheck:
 
     def _lay_out_once(self) -> Layout:
         may_have_gaps = self.is_compacted or self.is_quorum
-        layout = lay_out(self.segments, self._closed_at, self._is_copy, is_compacted=may_have_gaps)
-        return place_loose(layout, self.segments, layout.bases, self._reached, is_compacted=may_have_gaps)
+        layout = lay_out(self.segments, self.closed_at, self._is_copy, is_compacted=may_have_gaps)
+        return place_loose(
+            layout, self.segments, layout.bases, self._reached, self._is_copy, is_compacted=may_have_gaps,
+            closed_at=self.closed_at,
+        )  # fmt: skip
 
     @property
     def _reached(self) -> int | None:
@@ -177,11 +182,24 @@ class PartitionCheck:
         ]
         return max((offset for offset in known if offset is not None), default=None)
 
-    def _leave_to_recovery(self) -> None:
-        """What lies beside segments that a start rebuilds is info: a crash leaves it as it comes.
+    def _leave_to_missing_index(self) -> None:
+        """Make errors warnings if they are about time and transaction indexes of a segment without offset index.
 
-        After a stop that was not clean Kafka reads every segment from the recovery point on, and makes its indexes and
-        the producer snapshots after it anew.
+        Kafka reads such a segment whenever it starts, and rebuilds all of its indexes.
+        """
+        missing = {
+            finding.file.removesuffix(INDEX_SUFFIX) for finding in self.notes.findings if finding.code == "IDX-MISSING"
+        }
+        for number, finding in enumerate(self.notes.findings):
+            is_rebuilt = finding.code.startswith(("TIX-", "TXN-")) and finding.code != "TXN-MARKER"
+            if is_rebuilt and finding.severity is Severity.ERROR and finding.file.rpartition(".")[0] in missing:
+                self.notes.findings[number] = replace(finding, severity=Severity.WARNING)
+
+    def _leave_to_recovery(self) -> None:
+        """Make findings info if they are about files that Kafka rebuilds when it starts after a crash.
+
+        After an unclean shutdown it reads every segment from the recovery point on, and rebuilds its indexes and the
+        producer snapshots after it.
         """
         if not self._is_live or self._is_clean or not self.segments:
             return
@@ -238,7 +256,7 @@ class PartitionCheck:
         return cleaned is not None and cleaned > 0
 
     def _may_be_cleaning(self, *, is_clean: bool) -> bool:
-        """Whether a round of compaction may have removed offsets without a word: its checkpoint comes at its end.
+        """Whether a compaction may have removed offsets although no checkpoint says so: it is written at the end.
 
         By the topic's policy; where nothing tells it, after a stop that was not clean.
         """
@@ -248,7 +266,7 @@ class PartitionCheck:
         return not is_clean if policy is None else policy
 
     @property
-    def _closed_at(self) -> int | None:
+    def closed_at(self) -> int | None:
         """The log end when the root was closed in good order."""
         if not self._is_clean:
             return None
@@ -280,6 +298,11 @@ class PartitionCheck:
     def _is_clean(self) -> bool:
         return self._is_live and self.root.is_clean
 
+    @property
+    def _will_be_recovered(self) -> bool:
+        """Whether the next start recovers the directory, also one that is copied from another root or deleted."""
+        return self.root.place.has_files and not self.root.is_clean
+
     def _check_names(self) -> None:
         files, notes = self.files, self.notes
         for name in files.misnamed:
@@ -291,7 +314,7 @@ class PartitionCheck:
             notes.add("PAR-FOREIGN", join(files.directory, name), what)
         for name in files.leftovers:
             message, severity = "a compaction did not come to its end", None
-            if self._is_live and not self.root.is_clean:
+            if self._will_be_recovered:
                 severity = Severity.INFO  # a start settles it
             if self.root.is_in_use:
                 message, severity = "a compaction is at work", Severity.INFO
@@ -299,7 +322,7 @@ class PartitionCheck:
         for name in files.deleted:
             notes.add("PAR-DELETED", join(files.directory, name), "it waits to be removed")
         for name in files.orphans:
-            severity = Severity.INFO if self._is_live and not self.root.is_clean else None  # a start removes it
+            severity = Severity.INFO if self._will_be_recovered else None  # a start removes it
             notes.add("SEG-NO-LOG", join(files.directory, name), "its .log file is missing", severity=severity)
         if not files.bases:
             severity = Severity.INFO if self._may_be_new else None
@@ -339,7 +362,7 @@ class PartitionCheck:
 
     @property
     def _flushed(self) -> int | None:
-        """The offset from which on a crash may have left anything; None where nothing tells."""
+        """The offset from which on a crash may have left anything; None if it is unknown."""
         if not self._is_live or self._is_clean or not self.root.is_known(RECOVERY_POINT_CHECKPOINT):
             return None
         return self.root.offset_of(RECOVERY_POINT_CHECKPOINT, self.place.topic_partition) or 0
@@ -381,13 +404,15 @@ class PartitionCheck:
             if steps is not None:
                 self.spacing.take(steps)
         elif not may_lack and not self._has(base, INDEX_SUFFIX):
-            notes.add("IDX-MISSING", path, "Kafka reads the whole segment to make one")
+            notes.add("IDX-MISSING", path, _READ_WHOLE)
         path = self.files.path(base, TIME_INDEX_SUFFIX)
         data = self._content(path, base, TIME_INDEX_SUFFIX)
         if data is not None:
             check_time_index(notes, path, data, facts, is_open=is_open)
         elif facts.max_timestamp_ms >= 0 and not may_lack and not self._has(base, TIME_INDEX_SUFFIX):
-            notes.add("TIX-MISSING", path, "Kafka makes an empty one: lookups by time pass over the segment")
+            is_rebuilt = not self._has(base, INDEX_SUFFIX)
+            words = _READ_WHOLE if is_rebuilt else "Kafka makes an empty one: lookups by time pass over the segment"
+            notes.add("TIX-MISSING", path, words)
 
     def _has(self, base: int, suffix: str) -> bool:
         """Whether a file of a segment is there, or on its way from a compaction: a start gives it its name."""
@@ -424,7 +449,7 @@ class PartitionCheck:
         for facts in known:
             path, data = indexes[facts.base_offset]
             aborted = list(replay.aborted_in(facts.steps))
-            if data is not None or not self.files.has(facts.base_offset, TXN_INDEX_SUFFIX):
+            if data is not None or not self._has(facts.base_offset, TXN_INDEX_SUFFIX):
                 check_txn_index(
                     self.notes, path, data, aborted, first_offset=max(self.log_start or 0, first),
                     is_compacted=self.is_compacted,
@@ -463,7 +488,7 @@ class PartitionCheck:
         return sorted({*damaged, *self._still_missing(), *((first, last) for _, first, last in self.gaps)})
 
     def _still_missing(self) -> Iterator[tuple[int, int]]:
-        """What earlier repairs found missing; offsets behind the end of a log are given to other records in time."""
+        """What earlier repairs found missing; offsets after the end of a log go to other records later."""
         for first, last in self.explained:
             for facts in self.segments:
                 batches = facts.batches

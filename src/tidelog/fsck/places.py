@@ -29,7 +29,16 @@ from tidelog.log.names import (
     parse_directory_name,
 )
 
-__all__ = ["MANIFEST", "PartitionPlace", "RootPlace", "ensure_no_link", "find_places", "real_path"]
+__all__ = [
+    "MANIFEST",
+    "PartitionPlace",
+    "RootPlace",
+    "ensure_no_link",
+    "find_log_dirs",
+    "find_places",
+    "plain_path",
+    "real_path",
+]
 
 _ROOT_FILES = (
     META_PROPERTIES, CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT,
@@ -58,6 +67,16 @@ class RootPlace(NamedTuple):
     partitions: tuple[PartitionPlace, ...]
     has_files: bool  # the files that a broker keeps there; a copy of some partitions has none
     is_wanted: bool = True  # to be looked at itself, and not only for what it says of its partitions
+    is_lost: bool = False  # a log directory by name: nothing is there, or nothing of a broker
+
+
+class _NoLogsError(InvalidRequestError):
+    """A path at or below which there are no logs."""
+
+
+def plain_path(path: str) -> str:
+    """A path as places have it: without a slash at its end, or dots there."""
+    return os.path.abspath(path) if path.rpartition("/")[2] in _PLACES_BY_DOTS else path.rstrip("/") or "/"
 
 
 def real_path(fs: ReadFileSystem, path: str) -> str:
@@ -78,21 +97,54 @@ def find_places(fs: ReadFileSystem, paths: Sequence[str]) -> list[RootPlace]:
     However often, and under however many names, a root or a partition is given: it is looked at once.
     """
     found: dict[str, RootPlace] = {}
-    for path in map(ensure_named, paths):
-        path = os.path.abspath(path) if path.rpartition("/")[2] in _PLACES_BY_DOTS else path.rstrip("/") or "/"
+    for path in map(plain_path, map(ensure_named, paths)):
         stat = fs.stat(path)
         if stat is None or not stat.is_directory:
-            raise InvalidRequestError(f"{path} is no directory: name a log directory, a partition directory, or a tree")
+            raise _NoLogsError(f"{path} is no directory: name a log directory, a partition directory, or a tree")
         _ensure_no_quarantine(fs, path)
         places = list(_below(fs, path))
         if not places:
-            raise InvalidRequestError(
-                f"{path} holds no log directory: one has files like {META_PROPERTIES} or orders-0/"
-            )
+            raise _NoLogsError(f"{path} holds no log directory: one has files like {META_PROPERTIES} or orders-0/")
         for place in places:
             name = real_path(fs, place.path)
             found[name] = _together(found.get(name), place)
     return list(found.values())
+
+
+def find_log_dirs(fs: ReadFileSystem, paths: Sequence[str], *, are_log_dirs: bool = False) -> list[RootPlace]:
+    """Find the roots as `find_places` does, and those that are lost: a disk may not be mounted, or be empty.
+
+    A path without logs is one of these if it is named beside the log directories of a node, or if a node's properties
+    name it (`are_log_dirs`). Beside logs that were never formatted for a broker, an empty directory of the properties
+    is a new disk, and left out.
+    """
+    try:
+        return find_places(fs, paths)
+    except _NoLogsError:
+        found, lost = _apart(fs, paths)
+        roots = find_places(fs, found)
+        are_named = all(place.is_wanted and place.path in found for place in roots)
+        if roots and are_named and any(fs.stat(join(place.path, META_PROPERTIES)) is not None for place in roots):
+            return [*roots, *lost]
+        if not are_log_dirs:
+            raise
+        if not roots:
+            return lost
+        if any(not _is_directory(fs, place.path) or fs.list(place.path) for place in lost):
+            raise
+        return roots
+
+
+def _apart(fs: ReadFileSystem, paths: Sequence[str]) -> tuple[list[str], list[RootPlace]]:
+    """The paths at or below which there are logs, and the others."""
+    found, lost = [], []
+    for path in paths:
+        try:
+            find_places(fs, [path])
+            found.append(plain_path(path))
+        except _NoLogsError:
+            lost.append(RootPlace(plain_path(path), (), has_files=False, is_lost=True))
+    return found, lost
 
 
 def _together(one: RootPlace | None, other: RootPlace) -> RootPlace:
@@ -109,7 +161,7 @@ def _together(one: RootPlace | None, other: RootPlace) -> RootPlace:
 
 
 def _below(fs: ReadFileSystem, top: str) -> Iterator[RootPlace]:
-    """The roots in a tree, in the order of names. A directory that several links lead to is looked at once."""
+    """The roots in a tree, in the order of names. A directory that several links lead to is visited once."""
     pending, seen = [top], set[object]()
     while pending:
         path = pending.pop()

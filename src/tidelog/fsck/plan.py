@@ -10,7 +10,6 @@ another check.
 
 import os
 import stat
-import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -22,13 +21,13 @@ from tidelog.fsck.checker import Checked
 from tidelog.fsck.epoch_check import epochs_of_log, folded
 from tidelog.fsck.findings import Finding, Report, Severity
 from tidelog.fsck.index_configs import DEFAULT, Given, IndexConfig, IndexConfigs
-from tidelog.fsck.loose_batches import offset_of_header
+from tidelog.fsck.loose_batches import epoch_of_header, offset_of_header, offset_of_short_header
 from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.fsck.rehearsal import is_local
 from tidelog.fsck.root_plan import RootPlan, plan_root, set_aside_line
-from tidelog.fsck.segment_facts import span_of
+from tidelog.fsck.segment_facts import Damage, span_of
 from tidelog.fsck.segment_scan import SegmentFacts
-from tidelog.fsck.topic_ids import known_topic_id
+from tidelog.fsck.topic_ids import KnownId, known_topic_id
 from tidelog.log.checkpoints import EpochEntry
 from tidelog.log.files import ReadFileSystem, join
 from tidelog.log.local_files import LocalFileSystem
@@ -40,6 +39,7 @@ from tidelog.log.names import (
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
 )
+from tidelog.log.partition_metadata import uuid_text
 from tidelog.records.batch import MAGIC
 
 __all__ = ["Cut", "Mend", "NewSegment", "PartitionPlan", "Rebuilt", "RepairPlan", "plan_checked", "plan_repair"]
@@ -69,6 +69,7 @@ class Cut(NamedTuple):
     code: str
     why: str
     missing: tuple[int, int] | None  # offsets that are not in the log any more
+    instead: str = ""  # what takes their place
 
 
 class Mend(NamedTuple):
@@ -82,11 +83,26 @@ class Mend(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A range of a file."""
+    """A range of a file, or `data` that is in none."""
 
     path: str
     start: int
     end: int
+    data: bytes = b""
+
+
+class Restored(NamedTuple):
+    """A batch with a short header, and the whole of what the checksum does not cover."""
+
+    damage: Damage
+    offset: int
+    prefix: bytes
+
+    @property
+    def left(self) -> int:
+        """How many bytes of the prefix are in the file."""
+        assert self.damage.right is not None
+        return len(self.prefix) - self.damage.right.missing
 
 
 class NewSegment(NamedTuple):
@@ -98,7 +114,7 @@ class NewSegment(NamedTuple):
 
 
 class Rebuilt(NamedTuple):
-    """An index that is made anew from its segment."""
+    """An index that is rebuilt from its segment."""
 
     path: str
     code: str
@@ -122,8 +138,8 @@ class PartitionPlan:
     reload: bool = False
     recover_from: int | None = None  # the first offset behind which everything is recovered
     epochs: list[EpochEntry] | None = None
-    epochs_code: str = ""  # why they are written anew
-    topic_id: uuid.UUID | None = None
+    epochs_code: str = ""  # why they are rewritten
+    topic_id: KnownId | None = None
     gaps: list[tuple[str, int, int]] = field(default_factory=list)  # file and offsets; taken as they are
     owners: list[Finding] = field(default_factory=list)
     doubts: list[Finding] = field(default_factory=list)  # written down with whatever is done: later nothing tells it
@@ -136,13 +152,13 @@ class PartitionPlan:
         )  # fmt: skip
 
     def code_of(self, base_offset: int) -> str:
-        """Why a segment is written anew: what was cut out of it first, or that batches go in or out."""
+        """Why a segment is rewritten: what was cut out of it first, or that batches go in or out."""
         path = self.check.files.path(base_offset, LOG_SUFFIX)
         return next((cut.code for cut in self.cuts if cut.path == path), "LOG-RANGE")
 
     @property
     def is_rewriting(self) -> bool:
-        """Whether a small file is written anew."""
+        """Whether a small file is rewritten."""
         return self.epochs is not None or self.topic_id is not None
 
     def lines(self) -> Iterator[str]:
@@ -157,7 +173,7 @@ class PartitionPlan:
             gone = "" if cut.missing in (None, told) else f"; {_gone(*cut.missing)}"
             told = cut.missing
             bytes_cut = f"bytes {cut.position} to {cut.position + cut.size - 1}"
-            yield f"{cut.path}: {bytes_cut} to the quarantine ({cut.code}){gone}"
+            yield f"{cut.path}: {bytes_cut} to the quarantine ({cut.code}){gone}{cut.instead}"
         for mend in self.mends:
             yield f"{mend.path}: {mend.why} ({mend.code})"
         for source, target in self.renames:
@@ -176,11 +192,12 @@ class PartitionPlan:
         if any(path.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)) for path in self.rebuild):
             yield f"{name}: indexes are rebuilt with {self.index_config}; the others are left as they are"
         if self.epochs is not None:
-            deed = f"written anew with {len(self.epochs)} epoch{'' if len(self.epochs) == 1 else 's'}"
+            deed = f"rewritten with {len(self.epochs)} epoch{'' if len(self.epochs) == 1 else 's'}"
             yield f"{self.check.place.path}/{LEADER_EPOCH_CHECKPOINT}: {deed} ({self.epochs_code})"
         if self.topic_id is not None:
             path = f"{self.check.place.path}/{PARTITION_METADATA}"
-            yield f"{path}: written with the topic id of the other partitions (PAR-METADATA)"
+            topic_id, source = self.topic_id
+            yield f"{path}: written with topic id {uuid_text(topic_id)} of {source} (PAR-METADATA)"
         if self.reload:
             yield f"{name}: producer snapshots are brought up to date"
         for _, first, last in self.gaps:
@@ -294,7 +311,7 @@ def _plan_partition(one: PartitionCheck, checked: Checked, fs: ReadFileSystem, l
 
 
 def _plan_indexes(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Finding]) -> None:
-    """Indexes are rebuilt that something is wrong with, and those of segments that are written anew; no others."""
+    """Indexes are rebuilt that something is wrong with, and those of segments that are rewritten; no others."""
     for finding in bad:
         if finding.code.startswith(_REBUILT_KINDS):
             plan.rebuild.setdefault(finding.file, Rebuilt(finding.file, finding.code, finding.message))
@@ -305,7 +322,7 @@ def _plan_indexes(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Findin
             plan.rebuild.pop(path, None)
             is_left = segment.pieces or base == one.segments[-1].base_offset
             if is_left and (suffix != TXN_INDEX_SUFFIX or one.files.has(base, suffix)):
-                plan.rebuild[path] = Rebuilt(path, plan.code_of(base), "its segment is written anew")
+                plan.rebuild[path] = Rebuilt(path, plan.code_of(base), "its segment is rewritten")
 
 
 def _leave_unmovable(findings: list[Finding], fs: ReadFileSystem, left: list[Finding]) -> None:
@@ -370,11 +387,12 @@ def _plan_log(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Finding], 
         plan.mends += _header_mends(number, one)
     if plan.mends or plan.renames:
         return
-    contents = [_content(number, segments, layout) for number in range(len(segments))]
+    restored = [list(_restored(number, one)) for number in range(len(segments))]
+    contents = [_content(number, segments, layout, restored[number]) for number in range(len(segments))]
     is_changed = [content != _whole(facts) for content, facts in zip(contents, segments, strict=True)]
     if not any(is_changed):
         return
-    plan.cuts = [cut for number in range(len(segments)) for cut in _cuts(number, one)]
+    plan.cuts = [cut for number in range(len(segments)) for cut in _cuts(number, one, restored[number])]
     changed = [number for number, changes in enumerate(is_changed) if changes]
     touched = [number for placed in layout.moved for number in (placed.run.segment, placed.segment)]
     together = list(range(min(touched), max(touched) + 1)) if touched else []
@@ -391,21 +409,53 @@ def _header_mends(number: int, one: PartitionCheck) -> Iterator[Mend]:
     """What is written into the headers of batches whose records are sound."""
     facts = one.segments[number]
     for damage in facts.damage:
-        if damage.right is None:
+        if damage.right is None or damage.right.missing:
             continue
         yield Mend(facts.path, damage.position + damage.right.at, damage.right.data, damage.code, damage.right.why)
         if damage.right.span >= 0 and not one.is_compacted:
-            offset = offset_of_header(one.layout, one.segments, number, damage)
+            offset = offset_of_header(one.layout, one.segments, number, damage, one.closed_at)
             if offset is not None:
                 why = f"the offset {damage.right.offset} at {damage.position} becomes {offset}"
                 yield Mend(facts.path, damage.position, offset.to_bytes(8, "big"), "LOG-OFFSET", why)
+                yield from _epoch_mends(number, one, damage, offset)
+
+
+def _epoch_mends(number: int, one: PartitionCheck, damage: Damage, offset: int) -> Iterator[Mend]:
+    """The leader epoch of a header whose offset and length are damaged: what is after them is in doubt, too."""
+    assert damage.right is not None
+    facts, at = one.segments[number], damage.right.at + 4  # after the length
+    epoch, stored = (
+        epoch_of_header(one.layout, facts, number, offset),
+        int.from_bytes(damage.right.data[4:8], "big", signed=True),
+    )
+    if epoch is not None and epoch != stored:
+        why = f"the leader epoch {stored} at {damage.position} becomes {epoch}"
+        yield Mend(facts.path, damage.position + at, epoch.to_bytes(4, "big", signed=True), damage.code, why)
+
+
+def _restored(number: int, one: PartitionCheck) -> Iterator[Restored]:
+    """Batches with bytes missing in their headers whose offsets are known: the segment is rewritten with them."""
+    facts = one.segments[number]
+    for damage in facts.damage:
+        right = damage.right
+        if right is None or not right.missing:
+            continue
+        offset = offset_of_short_header(
+            one.layout, one.segments, number, damage, one.closed_at, is_compacted=one.is_compacted
+        )
+        if offset is not None:
+            epoch = epoch_of_header(one.layout, facts, number, offset)
+            stored = right.data[12:16] if epoch is None else epoch.to_bytes(4, "big", signed=True)
+            yield Restored(damage, offset, offset.to_bytes(8, "big") + right.data[8:12] + stored + right.data[16:])
 
 
 def _whole(facts: SegmentFacts) -> tuple[Piece, ...]:
     return (Piece(facts.path, 0, facts.size),) if facts.size else ()
 
 
-def _content(number: int, segments: Sequence[SegmentFacts], layout: Layout) -> tuple[Piece, ...]:
+def _content(
+    number: int, segments: Sequence[SegmentFacts], layout: Layout, restored: Sequence[Restored]
+) -> tuple[Piece, ...]:
     """The bytes that belong into a segment, in the order of their offsets."""
     facts = segments[number]
     own = facts.batches[layout.in_place[number]]
@@ -419,6 +469,10 @@ def _content(number: int, segments: Sequence[SegmentFacts], layout: Layout) -> t
                 (int(row["first"]), Piece(path, int(row["position"]), int(row["position"] + row["size"])))
                 for row in placed.run.of(segments)
             ]
+    for back in restored:
+        start = back.damage.position + back.left
+        found += [(back.offset, Piece("", 0, len(back.prefix), back.prefix))]  # sorts before the rest of the batch
+        found += [(back.offset, Piece(facts.path, start, back.damage.end))]
     merged: list[Piece] = []
     for _, piece in sorted(found):
         if merged and merged[-1].path == piece.path and merged[-1].end == piece.start:
@@ -428,10 +482,11 @@ def _content(number: int, segments: Sequence[SegmentFacts], layout: Layout) -> t
     return tuple(merged)
 
 
-def _cuts(number: int, one: PartitionCheck) -> Iterator[Cut]:
+def _cuts(number: int, one: PartitionCheck, restored: Sequence[Restored]) -> Iterator[Cut]:
     """The bytes of a file that belong nowhere."""
     segments, layout = one.segments, one.layout
     facts = segments[number]
+    completed = {back.damage.position: back for back in restored}
     pieces = [(damage.position, damage.size, one.code_of(facts, damage), damage.why) for damage in facts.damage]
     for segment, batch in layout.out_of_order:
         if segment == number:
@@ -442,6 +497,11 @@ def _cuts(number: int, one: PartitionCheck) -> Iterator[Cut]:
     kept = facts.batches[layout.in_place[number]]
     following = segments[number + 1].base_offset if number + 1 < len(segments) else None
     for position, size, code, why in sorted(pieces):
+        if position in completed:
+            back = completed[position]
+            instead = f"; a header of {len(back.prefix)} bytes, with the offset {back.offset}, takes their place"
+            yield Cut(facts.path, position, back.left, code, why, None, instead)
+            continue
         at = int(np.searchsorted(kept["position"], position))
         first = int(kept["last"][at - 1]) + 1 if at else facts.base_offset
         last = int(kept["first"][at]) - 1 if at < len(kept) else None if following is None else following - 1

@@ -22,7 +22,8 @@ from tidelog.log.producer_state import ProducerStateManager
 
 __all__ = ["SnapshotCheck"]
 
-_EXPIRATION_MS = 86_400_000
+_EXPIRATION_MS = 86_400_000  # the default of producer.id.expiration.ms
+_SHORTEST_EXPIRATION_MS = 1_000  # nobody sets it below
 
 
 class SnapshotCheck:
@@ -118,6 +119,9 @@ class SnapshotCheck:
                     continue
             if fault:
                 self._notes.add("SNP-STATE", self._path(offset), fault, offsets=(offset, offset))
+            elif not is_compacted and (forgotten := _forgotten(self._read[offset], known, written_ms)):
+                words = f"it does not know producer {forgotten[0].producer_id}, which was silent for less than a day"
+                self._notes.add("SNP-EXPIRED", self._path(offset), words, offsets=(offset, offset))
 
 
 def _reaches(entry: ProducerEntry) -> int:
@@ -146,10 +150,9 @@ def _contradiction(
     """What a snapshot says of a producer that the log does not.
 
     A producer may be known only from batches that are gone: they lay before the log start, or were compacted. And one
-    that has been silent for a day may have been forgotten, unless its transaction is open. Of a transaction that began
-    before the `first` offset that is left, the replay knows a later beginning.
+    that has been silent may have been forgotten, see `_may_have_expired`. Of a transaction that began before the
+    `first` offset that is left, the replay knows a later beginning.
     """
-    named = {entry.producer_id for entry in snapshot}
     for entry in snapshot:
         other = replayed.get(entry.producer_id)
         may_be_gone = is_compacted or _reaches(entry) < log_start
@@ -160,11 +163,47 @@ def _contradiction(
             return f"it says {_essence(entry)} of producer {entry.producer_id}, the log says {_essence(other)}"
         elif is_compacted and entry.txn_first_offset is None and other.txn_first_offset is not None:
             return f"the transaction of producer {entry.producer_id} is open, it says it is not"
-    for producer_id, other in replayed.items():
-        is_silent = other.txn_first_offset is None and other.last_timestamp_ms <= written_ms - _EXPIRATION_MS
-        if producer_id not in named and not is_silent and not (is_compacted and other.txn_first_offset is None):
-            return f"it does not know producer {producer_id}"
+    for other in _unnamed(snapshot, replayed, written_ms):
+        is_gone = is_compacted and other.txn_first_offset is None
+        if not is_gone and not _may_have_expired(other, snapshot, written_ms):
+            return f"it does not know producer {other.producer_id}"
     return None
+
+
+def _unnamed(
+    snapshot: Sequence[ProducerEntry], replayed: Mapping[int, ProducerEntry], written_ms: int
+) -> list[ProducerEntry]:
+    """The producers of the log that a snapshot does not know, without those that every broker forgets after a day."""
+    named = {entry.producer_id for entry in snapshot}
+    return [
+        other
+        for producer_id, other in replayed.items()
+        if producer_id not in named
+        and (other.txn_first_offset is not None or other.last_timestamp_ms > written_ms - _EXPIRATION_MS)
+    ]
+
+
+def _forgotten(
+    snapshot: Sequence[ProducerEntry], replayed: Mapping[int, ProducerEntry], written_ms: int
+) -> list[ProducerEntry]:
+    """Those of them that a broker has forgotten if its producer.id.expiration.ms is below the default."""
+    unnamed = _unnamed(snapshot, replayed, written_ms)
+    return [other for other in unnamed if _may_have_expired(other, snapshot, written_ms)]
+
+
+def _may_have_expired(other: ProducerEntry, snapshot: Sequence[ProducerEntry], written_ms: int) -> bool:
+    """Whether a broker may have forgotten a producer that a snapshot does not know, whatever its configuration.
+
+    It forgets those that have been silent for long enough and have no open transaction: never one that is younger, by
+    time and by offset, than one that it keeps.
+    """
+    if other.txn_first_offset is not None or other.last_timestamp_ms > written_ms - _SHORTEST_EXPIRATION_MS:
+        return False
+    return not any(
+        kept.last_timestamp_ms < other.last_timestamp_ms and kept.last_offset < other.last_offset
+        for kept in snapshot
+        if kept.txn_first_offset is None and kept.batches
+    )
 
 
 def _essence_since(first: int, entry: ProducerEntry, other: ProducerEntry) -> tuple[int, int, int, int | None]:

@@ -1,8 +1,8 @@
-"""A file system that knows which files were changed through it: no byte changes without a line that says so.
+"""A file system that records which files were changed through it, so that a repair reports every one of them.
 
-A repair does what its plan says through one of these. Loading a log, which rebuilds indexes and producer snapshots, and
-settling what a compaction left decide for themselves which files they write; what they have written is looked up here,
-and every file that the plan did not name gets a line of its own.
+A repair makes all of its changes through a RecordedFiles. Loading a log, which rebuilds indexes and producer snapshots,
+and finishing an interrupted compaction decide for themselves which files they write. Those are found here, and every
+changed file that the plan did not name gets a line of its own.
 """
 
 from collections.abc import Collection, Generator, Iterator
@@ -17,30 +17,30 @@ _CHUNK = 1 << 20
 
 
 class RecordedFiles:
-    """The files of `below`. Begin a round with `forget`, and ask at its end what became of which file."""
+    """The files of `below`. Call `forget` at the beginning of a round, and `lines` at its end."""
 
     def __init__(self, below: FileSystem) -> None:
         self._below = below
-        self._before: dict[str, str | None] = {}  # of every path that was touched: what was there, None if nothing
+        self._before: dict[str, str | None] = {}  # by changed path: its content before, None if it did not exist
 
     def forget(self) -> None:
-        """What is changed from now on is what counts."""
+        """Record only the changes from now on."""
         self._before = {}
 
     def lines(self, named: Collection[str]) -> Iterator[str]:
-        """A line for every file that is not as it was, but for those that are `named` already."""
+        """A line for every file that has changed, except those that are `named` already."""
         for path in sorted(self._before.keys() - set(named)):
             before, now = self._before[path], self._content(path)
             if before != now:
-                deed = "removed" if now is None else "created" if before is None else "written anew"
-                yield f"{path}: {deed}, as by a broker that starts after a crash"
+                change = "removed" if now is None else "created" if before is None else "rewritten"
+                yield f"{path}: {change}, as by a broker that starts after a crash"
 
     def _touch(self, path: str) -> None:
         if path not in self._before:
             self._before[path] = self._content(path)
 
     def _content(self, path: str) -> str | None:
-        """What tells one content of a path from another. Of a log its size will do: nothing is written into one."""
+        """A digest of the content of a path. For a log the size is enough: no byte in the middle is overwritten."""
         stat = self._below.stat(path)
         if stat is None:
             return None

@@ -1,18 +1,19 @@
-"""What recovery after an unclean stop cuts out of logs, found out before it does: rehearsed in memory.
+"""Find out what recovery after an unclean shutdown would cut off logs, by rehearsing it in memory.
 
     for cut in recovery_cuts(fs, "/disk1/kafka", clock):
-        cut.loses_sound_batches     whether batches are among it that a repair would keep
+        cut.loses_sound_batches     whether it cuts batches that a repair would keep
 
 Recovery ends a log at the first damaged batch, as Kafka does when it starts. Usually that is the incomplete batch
-that a crash leaves at the end. Damage further inside takes every sound batch after it along;
-`fsck --repair` keeps these.
+that a crash leaves at the end. If damage is further inside, every sound batch after it is cut, too; `fsck --repair`
+keeps these.
 """
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tidelog.fsck.rehearsal import RehearsalFileSystem
-from tidelog.fsck.segment_scan import SegmentFacts, scan_segment
+from tidelog.fsck.segment_facts import Batches, SegmentFacts, span_of
+from tidelog.fsck.segment_scan import scan_segment
 from tidelog.log.clock import Clock
 from tidelog.log.files import ReadFileSystem, join, opened
 from tidelog.log.manager.log_manager import LogManager
@@ -25,7 +26,7 @@ _OF_A_TORN_END = ("LOG-TORN", "LOG-ZEROS")
 
 
 class RecoveryCut(NamedTuple):
-    """Bytes that recovery cuts out of a partition."""
+    """Bytes that recovery cuts off the log of a partition."""
 
     directory: str  # of the partition, in the root
     cut: LogCut
@@ -37,7 +38,7 @@ class RecoveryCut(NamedTuple):
 
     @property
     def size(self) -> int:
-        """All bytes that go."""
+        """The number of bytes that are cut."""
         return self.cut.size + self.cut.following_size
 
     def __str__(self) -> str:
@@ -53,7 +54,7 @@ class RecoveryCut(NamedTuple):
 
     @property
     def offsets(self) -> str:
-        """The offsets that go, in words."""
+        """The offsets that are cut, in words."""
         if self.last_offset is None:
             return f"offsets from {self.first_offset} on"
         return f"offsets {self.first_offset} to {self.last_offset}"
@@ -77,7 +78,7 @@ class RecoveryCut(NamedTuple):
 
 
 def recovery_cuts(fs: ReadFileSystem, root: str, clock: Clock) -> list[RecoveryCut]:
-    """What recovery would cut out of the logs of a root. Nothing is written; the caller has its lock."""
+    """What recovery would cut off the logs of a root. Nothing is written; the caller holds the lock."""
     manager = LogManager.open(root, fs=RehearsalFileSystem(fs), clock=clock)
     try:
         found = [(log.directory, log.log_end_offset, log.cuts) for log in manager.all_logs() if log.cuts]
@@ -96,14 +97,14 @@ def judged_cut(fs: ReadFileSystem, directory: str, log_end: int, cut: LogCut) ->
         kept = batches[batches["position"] < cut.position]
         first = int(kept["last"][-1]) + 1 if len(kept) else facts[0].base_offset
     for number, one in enumerate(facts):
-        if one is None:  # it comes from an interrupted compaction: nobody has looked at it
+        if one is None:  # it comes from an interrupted compaction, and was not checked
             is_sound = True
             continue
         at = 0 if number else cut.position
         lost = one.batches[one.batches["position"] >= at]
         is_sound |= bool(len(lost)) or any(damage.right is not None for damage in one.damage if damage.position >= at)
         if len(lost):
-            last = max(last or 0, int(lost["last"].max()))
+            last = max(last or 0, *(int(row["first"]) + span_of(row) for row in _far_ones(lost)))
             first = min(first, int(lost["first"].min()))
     if last is None and later and not cut.following:
         last = offset_of(later[0].rpartition("/")[2]) - 1
@@ -113,6 +114,12 @@ def judged_cut(fs: ReadFileSystem, directory: str, log_end: int, cut: LogCut) ->
         directory.rpartition("/")[2], cut, log_end, first, last, is_torn,
         loses_sound_batches=is_sound and not cut.is_kept,
     )  # fmt: skip
+
+
+def _far_ones(batches: Batches) -> Batches:
+    """The batches among which is the one with the largest last offset: the last one may not fit into 64 bits."""
+    far: Batches = batches[(batches["last"] == batches["last"].max()) | (batches["last"] < batches["first"])]
+    return far
 
 
 def _logs_after(fs: ReadFileSystem, path: str) -> Iterator[str]:

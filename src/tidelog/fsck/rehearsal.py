@@ -1,6 +1,6 @@
 """A file system on which a repair is rehearsed: everything happens in memory, and nothing where it would.
 
-Logs are large. A file that is written anew from pieces of others remembers which they are instead of their bytes: so
+Logs are large. A file that is rewritten from pieces of others remembers which they are instead of their bytes: so
 long as it is filled by `copy_range`, a segment of a gigabyte takes no memory.
 """
 

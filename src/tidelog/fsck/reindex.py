@@ -1,4 +1,4 @@
-"""Making the files beside the segments anew: offset, time and transaction indexes, and producer snapshots.
+"""Rebuild the files of a log other than its segments: offset, time and transaction indexes, and producer snapshots.
 
     for done in reindex("/var/lib/kafka/data", ["orders"]):
         print(done.partition, done.error or [file.name for file in done.changes])
@@ -8,7 +8,7 @@ disk. What that leaves is what Kafka would leave, and it is compared with what l
 beside the old ones and renamed, so that a crash leaves each of them old or new. The `.log` files are read and never
 changed: a log that recovery would have to cut is refused.
 
-On request only what is missing or broken is made anew: a file with other bytes that a check (partition_check.py) finds
+On request only what is missing or broken is rebuilt: a file with other bytes that a check (partition_check.py) finds
 nothing wrong with is left alone. Where nobody says index.interval.bytes, it is what the sound indexes of the log show.
 
 What is made is kept in memory until it is written: about 5 MiB for each GiB of log.
@@ -205,7 +205,7 @@ class _Rebuild:
         self._names = self._disk.list(self._directory)
         self._made = _LogsOnly(self._disk)
         self._log_bytes = 0
-        self._broken: set[str] | None = None  # names of files; None: all that differ are made anew
+        self._broken: set[str] | None = None  # names of files; None: all that differ are rebuilt
         self._config = index_config(settings.topic, root.configs_of(partition.topic))
 
     @property

@@ -1,4 +1,4 @@
-"""Segments written anew from what is sound, and put in the place of the old ones.
+"""Segments rewritten from what is sound, and put in the place of the old ones.
 
 The new files are written beside the old ones under names that end in `.cleaned`, and take their place by way of
 `.swap`, as the output of a compaction does (log/segment_swap.py): whatever interrupts this, the next start of a broker,
@@ -66,8 +66,11 @@ def _write(fs: FileSystem, directory: str, segment: NewSegment) -> None:
         end = 0
         for piece in segment.pieces:
             size = piece.end - piece.start
-            with opened(fs.open(piece.path)) as source:
-                copy_range(source, piece.start, size, target, end)
+            if piece.data:
+                target.write_at(end, piece.data)
+            else:
+                with opened(fs.open(piece.path)) as source:
+                    copy_range(source, piece.start, size, target, end)
             end += size
         target.sync()
     finally:

@@ -6,12 +6,13 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tidelog.errors import CheckpointError, InvalidTopicError, StorageError
+from tidelog.errors import CheckpointError, StorageError
+from tidelog.fsck.directory_use import CHECKPOINTS, has_metadata_only, is_of_broker, is_partition_name
 from tidelog.fsck.findings import Severity
+from tidelog.fsck.kafka_checkpoints import UnreadableNumberError, offsets_by_kafka
 from tidelog.fsck.notes import Notes
 from tidelog.fsck.places import RootPlace
 from tidelog.fsck.topic_policies import TopicPolicies
-from tidelog.log.checkpoints import read_offsets
 from tidelog.log.files import ReadFileSystem, join, read_whole
 from tidelog.log.local_files import LocalReadFiles
 from tidelog.log.manager.meta_properties import MetaProperties, read_meta_properties
@@ -19,7 +20,7 @@ from tidelog.log.names import (
     BOOTSTRAP_CHECKPOINT,
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
-    CLUSTER_METADATA_TOPIC,
+    CLUSTER_METADATA_DIRECTORY,
     COMMITTED_BATCHES,
     HIGH_WATERMARK_CHECKPOINT,
     LOCK_FILE,
@@ -30,20 +31,25 @@ from tidelog.log.names import (
     REMOTE_INDEX_CACHE,
     UNFINISHED_WRITE,
     TopicPartition,
-    parse_directory_name,
 )
 from tidelog.log.write_journal import journal_path, read_journal
 
-__all__ = ["CHECKPOINTS", "LOST_AND_FOUND", "LogEnds", "RootFiles", "is_in_use"]
+__all__ = ["LOST_AND_FOUND", "LogEnds", "RootFiles", "is_in_use"]
 
-CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
 _ALWAYS_THERE = CHECKPOINTS[:3]
 _KNOWN_FILES = {*CHECKPOINTS, META_PROPERTIES, LOCK_FILE, CLEAN_SHUTDOWN, BOOTSTRAP_CHECKPOINT, COMMITTED_BATCHES}
-_OF_A_FORMATTED_ROOT = (BOOTSTRAP_CHECKPOINT, f"{CLUSTER_METADATA_TOPIC}-0")
+_OF_A_FORMATTED_ROOT = (BOOTSTRAP_CHECKPOINT, CLUSTER_METADATA_DIRECTORY)
 _REACHED = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+# A number that is none ends only what was reading the checkpoint.
+_OF_A_WRONG_NUMBER = {
+    RECOVERY_POINT_CHECKPOINT: (Severity.WARNING, "Kafka warns and recovers from the beginning of each log"),
+    LOG_START_CHECKPOINT: (Severity.WARNING, "Kafka warns, and each log starts with its first segment"),
+    HIGH_WATERMARK_CHECKPOINT: (Severity.ERROR, "Kafka serves no partition of the log directory"),
+    CLEANER_CHECKPOINT: (Severity.WARNING, "Kafka's cleaner ends, and no log is compacted"),
+}
 _RESTORE = (
-    "restore the segments from a replica or a backup; tidelog fsck --repair takes the log as it is, writes the "
-    "checkpoint anew, and notes in its manifest what is gone"
+    "restore the segments from a replica or a backup; tidelog fsck --repair takes the log as it is, rewrites the "
+    "checkpoint, and notes in its manifest what is gone"
 )
 LOST_AND_FOUND = "lost+found"
 _WHOLE_FILE = struct.Struct("@hhqqi4x")  # struct flock of 64-bit Linux
@@ -73,6 +79,8 @@ class RootFiles:
         self.losses: dict[TopicPartition, tuple[int, int]] = {}  # offsets behind the end of a log that was longer
         self.policies = TopicPolicies(fs, place.path)
         self._fs = fs
+        self._is_of_broker = place.has_files and is_of_broker(fs, place.path)
+        self._has_metadata_only = place.has_files and has_metadata_only(fs, place.path)
         for name in CHECKPOINTS:
             self.checkpoints[name] = self._read(name)
         self._note_journals()
@@ -83,14 +91,16 @@ class RootFiles:
     def _read(self, name: str) -> Offsets | None:
         path = join(self.place.path, name)
         if self._fs.stat(path) is None:
-            if name in _ALWAYS_THERE and self.place.has_files:
-                self.notes.add("CHK-MISSING", path, "Kafka always has one, even if it is empty")
+            if name in _ALWAYS_THERE and self._is_of_broker:
+                self.notes.add("CHK-MISSING", path, "a broker always has one, even if it is empty")
             return None
         try:
-            return read_offsets(self._fs, path)
-        except CheckpointError as error:
-            severity = Severity.WARNING if name in (RECOVERY_POINT_CHECKPOINT, CLEANER_CHECKPOINT) else None
-            self.notes.add("CHK-FORMAT", path, str(error).removeprefix(f"{path}: "), severity=severity)
+            return offsets_by_kafka(self._fs, path)
+        except UnreadableNumberError as error:
+            severity, result = _OF_A_WRONG_NUMBER[name]
+            self.notes.add("CHK-FORMAT", path, f"{_without(path, error)}; {result}", severity=severity)
+        except CheckpointError as error:  # it is not of its form, whichever of them it is
+            self.notes.add("CHK-FORMAT", path, f"{_without(path, error)}; Kafka takes the log directory offline")
         except StorageError as error:
             self.notes.add_unreadable(path, error)
         return None
@@ -131,7 +141,7 @@ class RootFiles:
             return
         if self.meta is None:
             self._note_missing_identity(path)
-        if not self.is_clean:
+        if not self.is_clean and not self._has_metadata_only:  # a controller leaves no mark
             message = "a broker has it open" if self.is_in_use else "there is no mark of a clean stop"
             self.notes.add("ROOT-UNCLEAN", self.place.path, message)
 
@@ -178,11 +188,18 @@ class RootFiles:
             path = join(self.place.path, name)
             stat = self._fs.stat(path)
             if stat is not None and stat.is_directory:
-                if name not in (REMOTE_INDEX_CACHE, UNFINISHED_WRITE) and not _is_partition(name):
-                    remedy = "give the broker a directory inside this mount" if name == LOST_AND_FOUND else None
-                    self.notes.add("ROOT-FOREIGN", path, "its name is not topic-partition", remedy=remedy)
+                if name not in (REMOTE_INDEX_CACHE, UNFINISHED_WRITE) and not is_partition_name(name):
+                    self._note_foreign(path, name)
             elif name not in (*_KNOWN_FILES, *OLD_JOURNALS) and not name.endswith(".tmp"):
                 self.notes.add("ROOT-FILE", path, "not a file of a broker")
+
+    def _note_foreign(self, path: str, name: str) -> None:
+        if self._has_metadata_only:
+            message = "its name is not topic-partition; Kafka ignores it, since it loads only the metadata log here"
+            self.notes.add("ROOT-FOREIGN", path, message, severity=Severity.INFO, remedy="none: Kafka ignores it")
+            return
+        remedy = "give the broker a directory inside this mount" if name == LOST_AND_FOUND else None
+        self.notes.add("ROOT-FOREIGN", path, "its name is not topic-partition", remedy=remedy)
 
     def check_offsets(self, ends: Mapping[TopicPartition, LogEnds]) -> None:
         """Compare the checkpoints with the logs; those of a single partition where only that one was asked for."""
@@ -241,14 +258,6 @@ class RootFiles:
         )
 
 
-def _is_partition(name: str) -> bool:
-    try:
-        parse_directory_name(name)
-    except InvalidTopicError:
-        return False
-    return True
-
-
 def is_in_use(root: str) -> bool:
     """Whether another process has the root's lock. Nothing is locked to find out, so this is a hint and no more."""
     query = getattr(fcntl, "F_OFD_GETLK", None)
@@ -265,3 +274,8 @@ def is_in_use(root: str) -> bool:
         return False
     finally:
         os.close(descriptor)
+
+
+def _without(path: str, error: Exception) -> str:
+    """What an error says of a file, without its path."""
+    return str(error).removeprefix(f"{path}: ")

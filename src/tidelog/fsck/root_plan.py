@@ -1,4 +1,4 @@
-"""What a repair does to the files of a root: foreign directories go, checkpoints are written anew, carefully.
+"""What a repair does to the files of a root: foreign directories go, checkpoints are rewritten, carefully.
 
 A recovery point that is not certain is left out, so that Kafka recovers the log; a log start is kept wherever it is
 known, so that nothing comes back that was deleted.
@@ -7,9 +7,10 @@ known, so that nothing comes back that was deleted.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tidelog.fsck.directory_use import CHECKPOINTS
 from tidelog.fsck.findings import Finding, Severity
 from tidelog.fsck.partition_check import PartitionCheck
-from tidelog.fsck.root_files import CHECKPOINTS, LOST_AND_FOUND, LogEnds, RootFiles
+from tidelog.fsck.root_files import LOST_AND_FOUND, LogEnds, RootFiles
 from tidelog.log.names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
@@ -47,7 +48,7 @@ class RootPlan:
             yield set_aside_line(finding, self.empty)
         for name, entries in self.checkpoints.items():
             count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
-            yield f"{self.root.place.path}/{name}: written anew with {count} ({self.codes[name]})"
+            yield f"{self.root.place.path}/{name}: rewritten with {count} ({self.codes[name]})"
         for path, first, last in self.losses:
             partition = path.rpartition("/")[0].rpartition("/")[2]
             yield f"{partition}: it is noted in the manifest that the offsets {first} to {last} are gone (CHK-RANGE)"

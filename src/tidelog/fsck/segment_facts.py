@@ -1,4 +1,4 @@
-"""What the reading of a `.log` file leaves behind, for everything that is compared with the log afterwards."""
+"""What is known of a `.log` file once it was read: its indexes and snapshots are compared with these facts."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, overload
@@ -34,7 +34,7 @@ class Batches:
 
     @classmethod
     def joined(cls, parts: "list[Any]") -> "Batches":
-        """The batches of several tables of columns, one behind the other."""
+        """The batches of several tables of columns, one after the other."""
         if len(parts) == 1:
             return cls(parts[0])
         return cls(np.concatenate(parts, axis=1) if parts else np.empty((len(COLUMNS), 0), np.int64))
@@ -71,7 +71,7 @@ class Batches:
 
 
 def span_of(batch: Batches) -> int:
-    """How far the last offset of one batch lies behind its first, also where 64 bits do not hold the last."""
+    """How far the last offset of one batch is after its first, also where 64 bits do not hold the last."""
     return (int(batch["last"]) - int(batch["first"])) % (1 << 64)
 
 
@@ -82,7 +82,10 @@ class RightBytes(NamedTuple):
     data: bytes
     why: str  # what becomes what
     offset: int = -1  # that stands there, if more of the header is damaged than its version
-    span: int = -1  # how far the last offset of the batch lies behind its first
+    span: int = -1  # how far the last offset of the batch is after its first
+    is_overwritten: bool = False  # several fields are damaged, so nothing before them can be believed
+    missing: int = 0  # so many bytes of the header are not there: `data` is longer than what it replaces,
+    known: bytes = b""  # and of the offset, which is not known, these are left
 
 
 class Damage(NamedTuple):
@@ -116,7 +119,7 @@ class SegmentFacts:
         self.batches = Batches.joined([])
         self.damage: list[Damage] = []
         self.buried: list[Sequence[int]] = []  # sound batches inside of damaged ones, a row of COLUMNS each
-        self.odd_times: list[tuple[int, str]] = []  # positions of batches whose header names another largest timestamp
+        self.remarks: list[tuple[int, str, str]] = []  # on batches that are kept: position, code and words
         self.steps: list[ProducerStep] = []
         self.records = 0
         self.has_producers = False
@@ -139,7 +142,7 @@ class SegmentFacts:
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the last sound batch."""
+        """The offset after the last sound batch."""
         return int(self.batches["last"][-1]) + 1 if len(self.batches) else self.base_offset
 
     @property

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.errors import CorruptionError, InvalidRecordError, TidelogError, UnsupportedError
+from tidelog.errors import CorruptionError, DecompressedSizeError, InvalidRecordError, TidelogError, UnsupportedError
 from tidelog.fsck.segment_facts import Batches, Damage, ProducerStep, RightBytes, SegmentFacts
 from tidelog.kernels.buffers import address_of
 from tidelog.kernels.decode import ROW_SIZE
@@ -31,6 +31,7 @@ from tidelog.kernels.record_walk import (
 )
 from tidelog.log.batch_info import CONTROL, TRANSACTIONAL, BatchInfo, batch_info
 from tidelog.log.batch_windows import BatchWindow
+from tidelog.log.file_sizes import check_size
 from tidelog.log.files import ReadFile
 from tidelog.log.producer_rebuild import worth_replaying
 from tidelog.records.batch import BATCH_HEADER_SIZE, MAGIC, PREFIX_SIZE, RecordBatch
@@ -50,6 +51,7 @@ _REPLAYED_AT_ONCE = 1024
 _LARGEST_CODEC = max(int(codec) for codec in Codec)
 _CODEC_BITS = 0x07
 _LENGTH_AT, _MAGIC_AT, _DELTA = 8, 16, slice(23, 27)
+_REMARKS = {BatchVerdict.WRONG_TIME: "LOG-TIMES", BatchVerdict.TOO_LARGE: "LOG-LARGE"}
 _ENDS_TRIED = 8  # of a batch whose length is damaged: sound batches in its records come before the next one
 
 
@@ -64,8 +66,10 @@ def scan_segment(
 ) -> SegmentFacts:
     """Read a segment to its end, over whatever damage there is.
 
-    `quick` is how it is always done; without it nothing is skimmed, and the result is the same.
+    `quick` is how it is always done; without it nothing is skimmed, and the result is the same. Raises StorageError for
+    a file that is larger than a segment can be.
     """
+    check_size(file.path, file.size)
     return _Scan(file, base_offset, deep, on_bytes).run(window, quick=quick)
 
 
@@ -96,6 +100,7 @@ class _Scan:
         self._settle_run()
         self.facts.batches = Batches.joined(self._parts)
         self.facts.damage.sort()
+        self.facts.remarks.sort()
         return self.facts
 
     def _tell(self, position: int) -> None:
@@ -188,8 +193,9 @@ class _Scan:
 
     def _without_broken(self, data: memoryview, position: int, run: HeaderScan, verdicts: Any) -> HeaderScan:
         """Note what a walk over the records found; the batches that can be read."""
-        for index in np.flatnonzero(verdicts == BatchVerdict.WRONG_TIME).tolist():
-            self.facts.odd_times.append((position + int(run.positions[index]), _words(run, data, index)))
+        for verdict, code in _REMARKS.items():
+            for index in np.flatnonzero(verdicts == verdict).tolist():
+                self.facts.remarks.append((position + int(run.positions[index]), code, _words(run, data, index)))
         is_broken = (verdicts == BatchVerdict.BROKEN) | (verdicts == BatchVerdict.WRONG_OFFSETS)
         for index in np.flatnonzero(is_broken).tolist():
             self._refuse(run.rows[index], position + int(run.positions[index]))
@@ -210,7 +216,10 @@ class _Scan:
             rows, positions, columns = rows[~is_odd], positions[~is_odd], columns[:, ~is_odd]
         batches = Batches(columns)
         if len(batches) and batches["producer"].max() >= 0:
-            self._note_producers(rows, positions)
+            is_unreadable = self._note_producers(rows, positions)
+            if is_unreadable.any():
+                columns = columns[:, ~is_unreadable]
+                batches = Batches(columns)
         self.facts.records += int(np.maximum(batches["count"], 0).sum())
         self._parts.append(columns)
 
@@ -235,12 +244,16 @@ class _Scan:
         for index, start in enumerate(run.positions.tolist()):
             try:
                 info = batch_info(data, start, position + start)
+                first = info.base_offset
                 entry = run.batch_in(data, index)
-                first = entry.base_offset if info.codec_id else info.base_offset
+                if info.codec_id:
+                    first = entry.base_offset
                 if first > info.last_offset:
                     raise InvalidRecordError(f"its first offset is {first}, its last {info.last_offset}")
                 if self._deep:
                     self.facts.records += sum(1 for _ in entry)
+            except DecompressedSizeError as error:
+                self.facts.remarks.append((position + start, "LOG-LARGE", str(error)))  # `first` is its last offset
             except (CorruptionError, UnsupportedError) as error:
                 self._damage(position + start, int(run.sizes[index]), "LOG-RECORDS", str(error))
                 continue
@@ -252,9 +265,13 @@ class _Scan:
             )  # fmt: skip
         self._parts.append(np.array(batches, np.int64).reshape(-1, len(COLUMNS)).T)
 
-    def _note_producers(self, rows: Any, positions: Any) -> None:
-        """Keep the batches that a replay of producers needs: all of them only where everything is looked at."""
+    def _note_producers(self, rows: Any, positions: Any) -> Any:
+        """Keep the batches that a replay of producers needs: all of them only where everything is looked at.
+
+        The markers that cannot be read are noted as damage, and told by a mask: no Kafka starts that has to read them.
+        """
         self.facts.has_producers = True
+        unreadable: list[int] = []
         for start in range(0, len(rows), _REPLAYED_AT_ONCE):
             some = rows[start : start + _REPLAYED_AT_ONCE]
             if not self._deep and not (some["attributes"] & (TRANSACTIONAL | CONTROL)).any():
@@ -264,17 +281,21 @@ class _Scan:
             )
             window = BatchWindow(memoryview(b""), 0, some)
             assert window.batches  # made from the headers now: the bytes are not there any more
-            for batch in worth_replaying(window):
-                self._note_producer(batch)
+            unreadable += [batch.position for batch in worth_replaying(window) if not self._note_producer(batch)]
+        return np.isin(positions, unreadable)
 
-    def _note_producer(self, batch: BatchInfo) -> None:
+    def _note_producer(self, batch: BatchInfo) -> bool:
+        """Keep a batch for the replay; False for a marker that cannot be read."""
         marker = None
         if batch.is_control:
             try:
                 marker = end_txn_marker_of(RecordBatch(self._file.read(batch.position, batch.size)))
-            except TidelogError:
-                return  # of the metadata quorum, or one that Kafka passes over as well
+            except (CorruptionError, UnsupportedError) as error:
+                message = f"a transaction marker that cannot be read: {error}"
+                self._damage(batch.position, batch.size, "LOG-RECORDS", message)
+                return False
         self.facts.steps.append(ProducerStep(batch, marker))
+        return True
 
     # -- everything else -----------------------------------------------------------------------------------------
 
@@ -290,17 +311,16 @@ class _Scan:
         if is_frame and (self._resync.sound_at(frame_end) is not None or self._is_end(frame_end)):
             swallowed = self._resync.swallowed(position + 1, frame_end)
             if swallowed is not None:
-                why = f"a batch length of {length} covers the batches behind it"
+                why = f"a batch length of {length} covers the batches after it"
                 return self._damage_up_to(position, swallowed, "LOG-LENGTH", why)
             if self._is_end(frame_end) and self._resync.headless(position, self._size) is not None:
                 return self._damage_up_to(position, self._size, *self._fault(position, frame_end))
-            self._look_inside(position, frame_end)
-            return self._damage(position, frame_end - position, *self._fault(position, frame_end))
+            return self._broken_frame(position, frame_end)
         legacy = self._has_legacy or not (self._parts or self._headers.count)
-        behind = self._resync.next_sound(position + 1, legacy=legacy)
-        if behind is not None:
+        following = self._resync.next_sound(position + 1, legacy=legacy)
+        if following is not None:
             why = f"a batch length of {length} leads nowhere"
-            return self._damage_up_to(position, behind, "LOG-LENGTH", why)
+            return self._damage_up_to(position, following, "LOG-LENGTH", why)
         if is_frame:
             code, why = self._fault(position, frame_end)
         elif 0 <= length < MIN_MESSAGE_SIZE and left > HEADER_SIZE_UP_TO_MAGIC:
@@ -309,20 +329,42 @@ class _Scan:
             code, why = "LOG-TORN", f"the last {left} bytes are no complete batch"
         return self._damage_up_to(position, self._size, code, why)
 
-    def _damage_up_to(self, position: int, behind: int, code: str, why: str) -> int:
+    def _broken_frame(self, position: int, end: int) -> int:
+        """Note bytes whose length leads to the next batch. Bytes inserted into a header can make it do so by chance."""
+        code, why = self._fault(position, end)
+        if code == "LOG-CRC" and (found := self._resync.short_headed(position, end)) is not None:
+            return self._short_header(position, found)
+        found = self._resync.headless(position + 1, end) if code == "LOG-CRC" else None
+        if found is not None:
+            self._damage(position, found.start - position, code, why)
+            return self._damaged_header(found)
+        self._look_inside(position, end)
+        return self._damage(position, end - position, code, why)
+
+    def _damage_up_to(self, position: int, following: int, code: str, why: str) -> int:
         """Note bytes up to the next sound batch, or the end; in them may be a batch with a damaged header."""
-        end = behind
+        end = following
         for _ in range(_ENDS_TRIED):
             if self._resync.is_headless(Headless(position, end)):
                 return self._damaged_header(Headless(position, end))
+            if (found := self._resync.short_headed(position, end)) is not None:
+                return self._short_header(position, found)
             if end >= self._size:
                 break
             end = self._resync.next_sound(end + 1, legacy=False) or self._size
-        found = self._resync.headless(position + 1, behind)
-        if found is None:
-            return self._damage(position, behind - position, code, why)
-        self._damage(position, found.start - position, "LOG-LENGTH", why)
-        return self._damaged_header(found)
+        batches: list[Headless] = []  # the headers of several in a row may be damaged, the last one first
+        end = following
+        while (found := self._resync.last_headless(position, end)) is not None:
+            batches.append(found)
+            end = found.start
+        if (found := self._resync.headless_near(position, end)) is not None:
+            batches.append(found)
+            end = found.start
+        if end > position:
+            self._damage(position, end - position, "LOG-LENGTH" if batches else code, why)
+        for found in reversed(batches):
+            self._damaged_header(found)
+        return following
 
     def _damaged_header(self, found: Headless) -> int:
         """Note a batch of which only bytes are wrong that the checksum does not cover."""
@@ -334,8 +376,28 @@ class _Scan:
         if head[_MAGIC_AT] != MAGIC:
             told, why = f"{told}, its magic {MAGIC}", f"{why}, and with magic {MAGIC}"
         offset, span = int.from_bytes(head[:_LENGTH_AT], "big", signed=True), int.from_bytes(head[_DELTA], "big")
-        mend = RightBytes(_LENGTH_AT, right, told, offset, span)
+        is_overwritten = head[_MAGIC_AT] != MAGIC or not any(head[:PREFIX_SIZE])
+        mend = RightBytes(_LENGTH_AT, right, told, offset, span, is_overwritten)
         self.facts.damage.append(Damage(found.start, found.end - found.start, "LOG-LENGTH", why, mend))
+        return found.end
+
+    def _short_header(self, position: int, found: Headless) -> int:
+        """Note a batch that lacks some of the bytes which the checksum does not cover.
+
+        Which of them is not known. If the length is where it belongs, counted from the end of the header, they are
+        missing in the offset before it; else they are missing after the offset.
+        """
+        missing = position - found.start
+        head = self._file.read(position, HEADER_SIZE_UP_TO_MAGIC - missing)
+        length, whole = found.length.to_bytes(4, "big"), bytes(missing) + head
+        known = head[: max(_LENGTH_AT - missing, 0)] if whole[_LENGTH_AT:PREFIX_SIZE] == length else head[:_LENGTH_AT]
+        right = bytes(_LENGTH_AT) + length + whole[PREFIX_SIZE:_MAGIC_AT] + bytes([MAGIC])
+        lost = "a byte" if missing == 1 else f"{missing} bytes"
+        span = int.from_bytes(self._file.read(found.start + _DELTA.start, 4), "big")
+        told = f"{lost} of the header at {position} put back"
+        mend = RightBytes(0, right, told, span=span, is_overwritten=True, missing=missing, known=known)
+        why = f"the header of a batch lacks {lost}: with {'it' if missing == 1 else 'them'} its checksum holds"
+        self.facts.damage.append(Damage(position, found.end - position, "LOG-LENGTH", why, mend))
         return found.end
 
     def _look_inside(self, start: int, end: int) -> None:
@@ -391,7 +453,7 @@ class _Room:
     def __init__(self, least: int) -> None:
         self.asked_for = least
         self.size = -(-least // PAGESIZE) * PAGESIZE
-        memory = memoryview(mmap(-1, 2 * self.size + SLACK))  # a walk may read a little behind the last record
+        memory = memoryview(mmap(-1, 2 * self.size + SLACK))  # a walk may read a little past the last record
         self.window = memory[self.size : 2 * self.size]
         self.address, _ = address_of(self.window)
         self.most_batches = 2 * self.size // BATCH_HEADER_SIZE + 1
@@ -425,7 +487,7 @@ class _Headers:
         return len(self._rows) - self.count
 
     def room_for(self, batches: int) -> tuple[int, int]:
-        """The addresses of the next row and the next position, behind which there is room for so many."""
+        """The addresses of the next row and the next position, with room for so many after them."""
         if self.count + batches > len(self._rows):
             rows, positions = self._rows, self._positions
             self._allocate(2 * len(rows) + batches)
@@ -435,9 +497,9 @@ class _Headers:
 
     def append(self, rows: Any, positions: Any) -> None:
         self.room_for(len(rows))
-        behind = self.count + len(rows)
-        self._rows[self.count : behind], self._positions[self.count : behind] = rows, positions
-        self.count = behind
+        end = self.count + len(rows)
+        self._rows[self.count : end], self._positions[self.count : end] = rows, positions
+        self.count = end
 
     def take(self) -> tuple[Any, Any]:
         """All of them; there are none then."""

@@ -3,6 +3,7 @@
 import uuid
 from collections import Counter
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from tidelog.errors import CheckpointError, StorageError
 from tidelog.fsck.findings import Severity
@@ -12,7 +13,14 @@ from tidelog.log.files import ReadFileSystem, join
 from tidelog.log.names import PARTITION_METADATA
 from tidelog.log.partition_metadata import read_topic_id, uuid_text
 
-__all__ = ["known_topic_id", "note_topic_ids"]
+__all__ = ["KnownId", "known_topic_id", "note_topic_ids"]
+
+
+class KnownId(NamedTuple):
+    """The id of a topic, and what has it."""
+
+    topic_id: uuid.UUID
+    source: str
 
 
 def note_topic_ids(fs: ReadFileSystem, checks: Sequence[PartitionCheck]) -> None:
@@ -45,11 +53,11 @@ def _note_odd_ones(fs: ReadFileSystem, checks: Sequence[PartitionCheck], with_id
 
 def known_topic_id(
     fs: ReadFileSystem, topic: str, checks: Sequence[PartitionCheck], verdicts: Sequence[Verdict] = ()
-) -> uuid.UUID | None:
+) -> KnownId | None:
     """The id that the metadata has for a topic, else the one that its partitions agree on; None if there is none."""
     by_metadata = {verdict.topic_ids[topic] for verdict in verdicts if topic in verdict.topic_ids}
     if by_metadata:
-        return by_metadata.pop() if len(by_metadata) == 1 else None
+        return KnownId(by_metadata.pop(), "the metadata log") if len(by_metadata) == 1 else None
     found = {
         topic_id
         for one in checks
@@ -57,7 +65,7 @@ def known_topic_id(
         for topic_id in (_topic_id(fs, one),)
         if topic_id is not None
     }
-    return found.pop() if len(found) == 1 else None
+    return KnownId(found.pop(), "the topic's other partitions") if len(found) == 1 else None
 
 
 def _topic_id(fs: ReadFileSystem, one: PartitionCheck) -> uuid.UUID | None:

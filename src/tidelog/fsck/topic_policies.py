@@ -1,10 +1,10 @@
-"""Which topics are compacted, as far as a root can tell: in their logs offsets are missing rightfully."""
+"""Which topics are compacted, by the metadata log of a root: gaps between their offsets are normal."""
 
 from collections.abc import Mapping
 
 from tidelog.errors import TidelogError
 from tidelog.log.files import ReadFileSystem, join
-from tidelog.log.names import CLUSTER_METADATA_TOPIC
+from tidelog.log.names import CLUSTER_METADATA_DIRECTORY
 from tidelog.view.files import ReadOnlyFiles
 from tidelog.view.partition import PartitionView
 from tidelog.view.topic_configs import topic_configs
@@ -15,18 +15,18 @@ _COMPACTED_BY_KAFKA = ("__consumer_offsets", "__transaction_state", "__share_gro
 
 
 def configs_in(fs: ReadFileSystem, root: str) -> Mapping[str, Mapping[str, str]] | None:
-    """By topic, the configs that the metadata log in a root has; None where it is not there or damaged."""
-    path = join(root, f"{CLUSTER_METADATA_TOPIC}-0")
+    """The configs of topics, by the metadata log in a root; None if there is no such log, or it is damaged."""
+    path = join(root, CLUSTER_METADATA_DIRECTORY)
     try:
         if fs.stat(path) is None:
             return None
         return topic_configs(PartitionView.at(ReadOnlyFiles(fs), path))
-    except TidelogError:
+    except TidelogError:  # the check of the metadata log itself reports it
         return None
 
 
 class TopicPolicies:
-    """The cleanup policies of the topics of one root. The metadata log is read when somebody asks."""
+    """The cleanup policies of the topics of one root. The metadata log is read on first use."""
 
     def __init__(self, fs: ReadFileSystem, root: str) -> None:
         self._fs = fs
@@ -35,7 +35,7 @@ class TopicPolicies:
         self._is_read = False
 
     def is_compacted(self, topic: str) -> bool | None:
-        """Whether a topic is compacted; None if nothing tells."""
+        """Whether a topic is compacted; None if it is unknown."""
         if topic in _COMPACTED_BY_KAFKA:
             return True
         if not self._is_read:

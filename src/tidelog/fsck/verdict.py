@@ -1,4 +1,4 @@
-"""What a start of Kafka on the directories of a node would come to (would_start.py finds it out)."""
+"""The answer to "would Kafka start on these directories, and with what?"; would_start.py finds it."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -21,23 +21,24 @@ class Offsets(NamedTuple):
 
 @dataclass
 class Verdict:
-    """What a start would come to."""
+    """Whether Kafka would start on the log directories of a node, and what it would serve."""
 
     roots: list[str]
     starts: bool | None = None
-    reason: str | None = None  # why not, or why nobody can tell
+    reason: str | None = None  # why not, or why it is unknown
     reason_path: str | None = None  # the file or directory that is the reason
     node_id: int | None = None
     cluster_id: str | None = None
-    topics: dict[str, dict[int, Offsets | None]] = field(default_factory=dict)  # None: nobody would serve it
+    topics: dict[str, dict[int, Offsets | None]] = field(default_factory=dict)  # None: it would not be served
     strays: dict[str, str] = field(default_factory=dict)  # directories that would be set aside, and why
     deleted: list[str] = field(default_factory=list)  # directories that would be removed
-    missing: list[TopicPartition] = field(default_factory=list)  # would begin anew, empty
-    offline: dict[TopicPartition, str] = field(default_factory=dict)  # nobody would serve them, and why
+    missing: list[TopicPartition] = field(default_factory=list)  # would be created, empty
+    offline: dict[TopicPartition, str] = field(default_factory=dict)  # would not be served, and why
     offline_roots: dict[str, str] = field(default_factory=dict)
-    uncertain: dict[TopicPartition, str] = field(default_factory=dict)  # it depends on chance whether it is served
+    uncertain: dict[TopicPartition, str] = field(default_factory=dict)  # served or not, by the timing of the start
     cut_short: "dict[TopicPartition, list[RecoveryCut]]" = field(default_factory=dict)  # by more than a torn end
     topic_ids: dict[str, uuid.UUID] = field(default_factory=dict)
+    metadata_end: int | None = None  # of the copy of a broker that follows a quorum, and fetches what the copy lacks
 
     @property
     def is_whole(self) -> bool:
@@ -53,19 +54,21 @@ class Verdict:
         if not self.starts:
             return f"Would Kafka 4.3 start? no: {where}"
         partitions = sum(map(len, self.topics.values()))
-        told = f"Would Kafka 4.3 start? yes, with {_many(len(self.topics), 'topic')}, {_many(partitions, 'partition')}"
+        yes = f"Would Kafka 4.3 start? yes, with {_many(len(self.topics), 'topic')}, {_many(partitions, 'partition')}"
         lacks = [
             f"{number} {words}"
             for number, words in (
                 (len(self.strays), "set aside as strays"),
                 (len(self.cut_short), "cut short by recovery"),
-                (len(self.missing), "begun anew, empty"),
+                (len(self.missing), "created empty"),
                 (len(self.offline), "offline"),
                 (len(self.uncertain), "perhaps not served"),
             )
             if number
         ]
-        return f"{told}; {', '.join(lacks)}" if lacks else told
+        if self.metadata_end is not None:
+            lacks.append(f"by its copy of the metadata, which ends at offset {self.metadata_end}")
+        return f"{yes}; {', '.join(lacks)}" if lacks else yes
 
     def to_dict(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -76,6 +79,7 @@ class Verdict:
             "reason": self.reason if self.reason_path is None else f"{self.reason_path}: {self.reason}",
             "node_id": self.node_id,
             "cluster_id": self.cluster_id,
+            "metadata_copy_end": self.metadata_end,
             "topics": {
                 topic: {
                     str(number): None if offsets is None else {"log_start": offsets.first, "log_end": offsets.end}

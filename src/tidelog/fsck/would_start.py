@@ -1,37 +1,45 @@
-"""Would Kafka 4.3 start on these directories, and with which topics and offsets? All it reads then, in its order.
+"""Would Kafka 4.3 start on these directories, and with which topics and offsets?
 
     verdict = would_start(fs, ["/disk1/kafka", "/disk2/kafka"])
-    verdict.starts              True, False, or None where the directories do not tell
+    verdict.starts              True, False, or None if it is unknown
     verdict.topics["orders"][0] where the log would begin and end
 
-What a broker does when it starts is rehearsed in memory: identities are compared, the metadata is replayed, logs are
-loaded, and those recovered that were not closed in good order. Nothing is written. A broker that only follows the
-metadata of others is judged by its copy of it.
+The start of a broker is rehearsed in memory, in Kafka's order: compare identities, replay the metadata, load the logs,
+and recover those that were not shut down cleanly. Nothing is written. A broker that only follows the metadata of a
+quorum is judged by its copy of the metadata log.
 
 Kafka: KafkaRaftServer, KafkaRaftLog, LogManager.loadLogs, ReplicaManager.
 """
 
-import re
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from tidelog.errors import CheckpointError, InvalidRequestError, InvalidTopicError, StorageError, TidelogError
+from tidelog.errors import CheckpointError, InvalidConfigError, InvalidTopicError, StorageError, TidelogError
 from tidelog.fsck.cluster_image import ClusterImage, Replicas
-from tidelog.fsck.identities import Identities, read_identities
-from tidelog.fsck.kafka_checkpoints import UnreadableNumberError, check_epochs_file, offsets_by_kafka
+from tidelog.fsck.directory_use import has_metadata_only
+from tidelog.fsck.identities import Identities, is_directory, read_identities
+from tidelog.fsck.index_configs import index_config
+from tidelog.fsck.kafka_checkpoints import (
+    UnreadableNumberError,
+    check_epochs_file,
+    offsets_by_kafka,
+    topic_id_by_kafka,
+)
 from tidelog.fsck.kafka_loading import load_as_kafka
-from tidelog.fsck.metadata_log import METADATA_DIRECTORY, MetadataLog, Unstartable, check_bootstrap, read_metadata_log
+from tidelog.fsck.metadata_log import MetadataLog, Undecided, Unstartable, check_bootstrap, read_metadata_log
 from tidelog.fsck.recovery_cuts import RecoveryCut, judged_cut
 from tidelog.fsck.rehearsal import RehearsalFileSystem
 from tidelog.fsck.verdict import Offsets, Verdict
-from tidelog.log.files import ReadFileSystem, join, read_whole
+from tidelog.log.config import LogConfig
+from tidelog.log.files import ReadFileSystem, join
 from tidelog.log.manager.log_directories import DirectoryKind, LogDirectory, list_directories
 from tidelog.log.manager.meta_properties import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tidelog.log.names import (
     BOOTSTRAP_CHECKPOINT,
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
+    CLUSTER_METADATA_DIRECTORY,
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
@@ -40,24 +48,25 @@ from tidelog.log.names import (
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
-from tidelog.log.partition_metadata import ZERO_UUID, parse_uuid, uuid_text
+from tidelog.log.partition_metadata import uuid_text
 
 __all__ = ["would_start"]
 
+_SEGMENT_BYTES, _LEAST_SEGMENT_BYTES = "segment.bytes", 1 << 20  # which Kafka asks for since 4.0
+
 _OF_A_FORMATTED_ROOT = (META_PROPERTIES, BOOTSTRAP_CHECKPOINT)
 _ANYWHERE = (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY)
-_LINE_END = re.compile(r"\r\n|\r|\n")
-_AFTER_NAME = re.compile(r":\s+", re.ASCII)
 
 
 def would_start(fs: ReadFileSystem, roots: Sequence[str], *, held_markers: Collection[str] = ()) -> Verdict:
-    """Judge the directories of one node: all that stand in its `log.dirs`.
+    """Judge the directories of one node: all entries of its `log.dirs`, and its `metadata.log.dir`.
 
-    Roots of `held_markers` were closed in good order, though a repair has put the mark of it aside.
+    The roots in `held_markers` were shut down cleanly, though a running repair has removed their marker.
     """
     verdict = Verdict(list(roots))
     try:
-        with_metadata = [root for root in roots if fs.stat(join(root, METADATA_DIRECTORY)) is not None]
+        _ensure_there(fs, roots)
+        with_metadata = [root for root in roots if fs.stat(join(root, CLUSTER_METADATA_DIRECTORY)) is not None]
         if not with_metadata:
             _ensure_no_obstacle(fs, roots)
             verdict.reason = "no metadata log here"
@@ -65,17 +74,31 @@ def would_start(fs: ReadFileSystem, roots: Sequence[str], *, held_markers: Colle
         _Start(RehearsalFileSystem(fs), verdict, with_metadata[0], held_markers).run()
     except Unstartable as error:
         return _given_up(verdict, error.path, error.reason)
-    except (_Incomplete, StorageError) as error:
+    except (Undecided, StorageError) as error:
         verdict.reason = str(error)
         return verdict
     verdict.starts = True
     return verdict
 
 
+def _ensure_there(fs: ReadFileSystem, roots: Sequence[str]) -> None:
+    """Raise Unstartable if a directory is missing or empty: Kafka looks for `meta.properties` in each of them."""
+    for root in roots:
+        about = fs.stat(root)
+        if about is None:
+            raise Unstartable(root, "there is no such directory: mount its disk")
+        if about.is_directory and not fs.list(root):
+            raise Unstartable(
+                root, "the directory is empty: mount its disk, or run kafka-storage.sh format on a new one"
+            )
+
+
 def _ensure_no_obstacle(fs: ReadFileSystem, roots: Sequence[str]) -> None:
-    """Raise Unstartable for what ends every start, wherever the metadata log is."""
+    """Raise Unstartable if Kafka cannot start on these directories, wherever the metadata log is."""
     seen: dict[TopicPartition, str] = {}
     for root in roots:
+        if not is_directory(fs, root):
+            continue
         try:
             directories = list_directories(fs, root)
         except InvalidTopicError as error:
@@ -93,12 +116,8 @@ def _ensure_no_obstacle(fs: ReadFileSystem, roots: Sequence[str]) -> None:
             raise Unstartable(root, f"{why}, and no other directory is left")
 
 
-class _Incomplete(Exception):
-    """What there is does not tell: directories of the node are not here, or chance decides."""
-
-
 def _given_up(verdict: Verdict, path: str, reason: str) -> Verdict:
-    """Of a node that does not start, nobody can say what it would have served."""
+    """The verdict on a node that does not start, without what it would have served."""
     ids = verdict.topic_ids
     kept = Verdict(verdict.roots, False, reason, path, verdict.node_id, verdict.cluster_id, topic_ids=ids)
     kept.offline_roots = verdict.offline_roots
@@ -126,31 +145,38 @@ class _Start:
         self._fs = fs
         self._verdict = verdict
         self._metadata_root = metadata_root
+        self._log_dirs = [root for root in verdict.roots if not has_metadata_only(fs, root)]
         self._image = ClusterImage()
         self._node = -1
         self._ids = Identities()
         self._logs: dict[TopicPartition, _Loaded] = {}
         self._future: dict[TopicPartition, _Loaded] = {}
         self._unserved_roots: dict[str, str] = {}  # online, but no partition can be taken over there, and why
+        self._unassigned = 0  # strays that are of a topic
         self._stops: list[TopicPartition] = []  # at which Kafka stops to take over partitions
 
     def run(self) -> None:
-        """Go through all of it. Raises Unstartable where Kafka gives up."""
+        """Rehearse the start. Raises Unstartable where Kafka gives up."""
         self._identify()
         check_bootstrap(self._fs, self._metadata_root)
-        metadata = read_metadata_log(self._fs, join(self._metadata_root, METADATA_DIRECTORY))
+        metadata = read_metadata_log(self._fs, join(self._metadata_root, CLUSTER_METADATA_DIRECTORY))
         self._image = metadata.image
         self._verdict.topic_ids = metadata.image.topic_ids
+        if metadata.is_followed_by(self._node):
+            self._verdict.metadata_end = metadata.log_end
         self._ensure_member(metadata)
+        _check_configs(self._metadata_root, self._image)
         if self._node in self._image.controllers and self._image.brokers and self._node not in self._image.brokers:
             return  # a controller alone has no other logs
         self._ensure_complete()
         for root in self._ids.directory_ids:
-            self._load_root(root)
+            if root in self._log_dirs:
+                self._load_root(root)
         self._ensure_online()
         self._promote_future_logs()
         self._assign()
         self._ensure_online()
+        self._ensure_known()
 
     # -- who this is ---------------------------------------------------------------------------------------------
 
@@ -162,10 +188,12 @@ class _Start:
         self._node = self._ids.node_id
 
     def _ensure_member(self, metadata: MetadataLog) -> None:
-        """The metadata knows this node, and a voter by the id of its directory."""
+        """Raise Unstartable unless the metadata knows this node, and, if it is a voter, its directory id."""
         members = {*self._image.brokers, *self._image.controllers, *(metadata.voters or ())}
         if members and self._node not in members:
             known = ", ".join(map(str, sorted(members)))
+            if self._is_short_copy_possible():
+                raise Undecided(self._about_copy(f"does not have node {self._node}, only {known}"))
             raise Unstartable(
                 self._metadata_root, f"node {self._node} is none of the metadata log's, which has {known}"
             )
@@ -175,11 +203,36 @@ class _Start:
             message = f"the quorum knows node {self._node} by directory {uuid_text(voter)}, this is another one"
             raise Unstartable(self._metadata_root, f"{message}: it cannot lead it")
 
+    def _ensure_known(self) -> None:
+        """Raise if a broker that follows the quorum has logs that its copy of the metadata does not know.
+
+        Before it loads them it fetches what the copy lacks, so they are no strays.
+        """
+        if self._verdict.metadata_end is None or not (self._unassigned or self._image.is_new):
+            return
+        what = f"does not assign {self._unassigned} of the partitions here"
+        for told in (self._verdict.strays, self._verdict.topics, self._verdict.missing, self._verdict.uncertain):
+            told.clear()
+        raise Undecided(self._about_copy("has no records" if self._image.is_new else what))
+
+    def _is_short_copy_possible(self) -> bool:
+        """Whether the copy of a node that follows the quorum may end before the node was registered.
+
+        Where all controllers are brokers, too, it is rather the copy of another node.
+        """
+        controllers = self._image.controllers
+        return self._verdict.metadata_end is not None and not controllers <= self._image.brokers.keys()
+
+    def _about_copy(self, what: str) -> str:
+        end = self._verdict.metadata_end
+        return f"the copy of the metadata ends at offset {end} and {what}; a start depends on what the controllers have"
+
     def _ensure_complete(self) -> None:
-        """All directories are here that the node had when it last started."""
-        known, here = self._image.brokers.get(self._node, 0), len(self._verdict.roots)
+        """Raise unless all directories are here that the node had when it last started."""
+        known, here = self._image.brokers.get(self._node, 0), len(self._log_dirs)
         if known > here:
-            raise _Incomplete(f"node {self._node} has {known} directories, {here} named here: name all of its log.dirs")
+            directories = f"{known} director{'y' if known == 1 else 'ies'}"
+            raise Undecided(f"node {self._node} has {directories}, {here} named here: name all of its log.dirs")
 
     # -- loading -------------------------------------------------------------------------------------------------
 
@@ -212,9 +265,10 @@ class _Start:
         self._checkpoint(root, CLEANER_CHECKPOINT)  # which the cleaner reads, once everything is loaded
 
     def _load_offline(self, root: str, loaded: Sequence[_Loaded], *, was_offline: bool) -> None:
-        """In a directory that is offline, what needs the disk once more ends the start: a rename, an open transaction.
+        """In an offline directory a log that needs the disk again ends the start: for a rename, or an open transaction.
 
-        If a log took it offline, those that were loaded before are through, and Kafka has an order of its own.
+        If a log took the directory offline, the logs that were loaded before it are not affected, and Kafka's order is
+        not known here.
         """
         for one in loaded:
             is_open = one.directory.kind in (DirectoryKind.CURRENT, DirectoryKind.FUTURE)
@@ -222,10 +276,10 @@ class _Start:
                 why = self._verdict.offline_roots[root]
                 if was_offline:
                     raise Unstartable(one.directory.path, f"the log cannot be loaded, since its directory fails: {why}")
-                raise _Incomplete(f"it depends on the order in which Kafka loads the logs of {root}: {why}")
+                raise Undecided(f"it depends on the order in which Kafka loads the logs of {root}: {why}")
 
     def _checkpoint(self, root: str, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint of a root. One that is not of its form takes the root offline; wrong numbers in it do not."""
+        """A checkpoint of a root. A malformed one takes the root offline; wrong numbers in it do not."""
         try:
             return offsets_by_kafka(self._fs, join(root, name))
         except UnreadableNumberError:
@@ -245,14 +299,15 @@ class _Start:
     ) -> _Loaded:
         partition = directory.partition
         try:
-            topic_id, problem = _topic_id(self._fs, directory.path), None
+            topic_id, problem = topic_id_by_kafka(self._fs, directory.path), None
         except (CheckpointError, Unstartable) as error:
             topic_id, problem = None, error
-        self._fs.remove(join(directory.path, PARTITION_METADATA))  # Kafka reads it last, and tells errors apart
+        self._fs.remove(join(directory.path, PARTITION_METADATA))  # Kafka reads it last, and reports other errors first
         check_epochs_file(self._fs, join(directory.path, LEADER_EPOCH_CHECKPOINT))
         log = load_as_kafka(
             self._fs, directory.path, recovery_point=recovery_points.get(partition, 0),
             log_start=log_starts.get(partition, 0), is_clean=is_clean,
+            config=index_config({}, self._image.configs.get(partition.topic, {})).config,
         )  # fmt: skip
         offsets = Offsets(log.log_start_offset, log.log_end_offset)
         has_open_transaction = log.first_unstable_offset is not None
@@ -266,7 +321,7 @@ class _Start:
         )
 
     def _take(self, loaded: _Loaded) -> None:
-        """Take a log in, or set it aside."""
+        """Add a log to those that can be served, or set it aside as a stray."""
         directory = loaded.directory
         if directory.kind is DirectoryKind.DELETED:
             self._verdict.deleted.append(directory.path)
@@ -276,6 +331,7 @@ class _Start:
         why = self._why_stray(loaded)
         if why is not None:
             self._verdict.strays[directory.path] = why
+            self._unassigned += loaded.topic_id is not None
             return
         table = self._future if directory.kind is DirectoryKind.FUTURE else self._logs
         other = table.setdefault(directory.partition, loaded)
@@ -283,7 +339,7 @@ class _Start:
             raise Unstartable(directory.path, f"{other.directory.path} is the same partition")
 
     def _why_stray(self, loaded: _Loaded) -> str | None:
-        """Why a log is none of this node's; None if it is."""
+        """Why a log does not belong to this node; None if it does."""
         if loaded.topic_id is None:
             return f"{PARTITION_METADATA} is missing"
         topic = self._image.topics.get(loaded.topic_id)
@@ -292,7 +348,7 @@ class _Start:
         replicas = topic.partitions.get(loaded.directory.partition.partition)
         if replicas is None:
             return f"the metadata has no such partition of {topic.name}"
-        return None if self._node in replicas.brokers else f"the metadata does not give it to node {self._node}"
+        return None if self._node in replicas.brokers else f"the metadata does not assign it to node {self._node}"
 
     # -- serving -------------------------------------------------------------------------------------------------
 
@@ -317,13 +373,13 @@ class _Start:
                     yield TopicPartition(topic.name, number), topic_id, replicas
 
     def _assign(self) -> None:
-        """Find the log of every partition that the metadata gives to this node."""
+        """Find the log of every partition that the metadata assigns to this node."""
         self._read_high_watermarks()
         self._find_obstacles()
         online = {
             directory_id: root
             for root, directory_id in self._ids.directory_ids.items()
-            if root not in self._verdict.offline_roots
+            if root in self._log_dirs and root not in self._verdict.offline_roots
         }
         for partition, topic_id, replicas in sorted(self._partitions()):
             found = self._offsets(partition, topic_id, replicas, online)
@@ -331,7 +387,7 @@ class _Start:
         self._doubt_the_others()
 
     def _read_high_watermarks(self) -> None:
-        """They are read with the first log of a root that is served."""
+        """Read the high watermarks, as Kafka does with the first log of a root that it serves."""
         for root in sorted({loaded.root for loaded in self._logs.values()}):
             try:
                 offsets_by_kafka(self._fs, join(root, HIGH_WATERMARK_CHECKPOINT))
@@ -369,21 +425,23 @@ class _Start:
         return loaded.offsets
 
     def _doubt_the_others(self) -> None:
-        """Where Kafka stops to take over partitions, those are left that come later, in an order of its own."""
+        """Mark the others as uncertain if Kafka stops at a partition: its order is not known here."""
         for partition, _, _ in self._partitions() if self._stops else ():
             if partition not in self._verdict.offline:
                 self._verdict.uncertain.setdefault(partition, f"Kafka may stop at {self._stops[0]} before it gets here")
 
     def _find_obstacles(self) -> None:
-        """Where a log is to be made and its name is taken by a file, the directory goes offline."""
+        """Take a directory offline where a log must be created and a file has its name."""
         roots = {directory_id: root for root, directory_id in self._ids.directory_ids.items()}
+        names = {root: frozenset(self._fs.list(root)) for root in roots.values()}
         for partition, _, replicas in self._partitions():
             root = roots.get(replicas.directory_of(self._node))
             if partition in self._logs or root is None:
                 continue
             found = self._fs.stat(join(root, str(partition)))
-            if found is not None and not found.is_directory:
-                self._take_offline(root, f"{join(root, str(partition))} is no directory")
+            leads_nowhere = found is None and str(partition) in names[root]
+            if leads_nowhere or (found is not None and not found.is_directory):
+                self._take_offline(root, f"{join(root, str(partition))} is not a directory")
 
     # -- directories that fail -----------------------------------------------------------------------------------
 
@@ -396,33 +454,17 @@ class _Start:
             raise Unstartable(self._metadata_root, f"{failed[self._metadata_root]}, and the metadata log is there")
 
 
-def _topic_id(fs: RehearsalFileSystem, directory: str) -> uuid.UUID | None:
-    """The topic id of a partition directory. What is odd about the file ends a start, or takes the root offline."""
-    path = join(directory, PARTITION_METADATA)
-    if fs.stat(path) is None:
-        return None
-    try:
-        lines = _LINE_END.split(read_whole(fs, path).decode())
-    except UnicodeDecodeError as error:
-        raise CheckpointError(f"{path}: not UTF-8 at position {error.start}") from error
-    if not lines[-1]:
-        lines.pop()
-    values = []
-    for number in range(2):
-        if number == len(lines):
-            raise Unstartable(path, f"it ends before line {number + 1}")
-        fields = _AFTER_NAME.split(lines[number])
-        if not fields[-1]:
-            fields.pop()  # Java's split leaves it out
-        if len(fields) != 2:
-            raise CheckpointError(f"{path}: a line is a name, a colon and a value, not {lines[number][:80]!r}")
-        values.append(fields[1])
-        if number == 0 and not re.fullmatch(r"\+?[0-9]{1,9}", fields[1]):
-            raise CheckpointError(f"{path}: version {fields[1][:30]!r}")
-    try:
-        topic_id = parse_uuid(values[1])
-    except InvalidRequestError as error:
-        raise Unstartable(path, str(error)) from error
-    if topic_id == ZERO_UUID:
-        raise CheckpointError(f"{path}: the topic id is zero")
-    return topic_id
+def _check_configs(root: str, image: ClusterImage) -> None:
+    """Raise Unstartable for a value of a topic config that Kafka rejects. It ignores names that it does not know."""
+    known = LogConfig().to_properties()
+    for topic in image.topic_ids:
+        for name, value in image.configs.get(topic, {}).items():
+            try:
+                if name in known:
+                    LogConfig.from_properties({name: value})
+                if name == _SEGMENT_BYTES and int(value) < _LEAST_SEGMENT_BYTES:
+                    raise InvalidConfigError(f"{name} is {value}, at least {_LEAST_SEGMENT_BYTES} is wanted")
+            except InvalidConfigError as error:
+                raise Unstartable(
+                    join(root, CLUSTER_METADATA_DIRECTORY), f"the config of topic {topic}: {error}"
+                ) from error

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tidelog.errors import InvalidRecordError, TidelogError
+from tidelog.errors import DecompressedSizeError, InvalidRecordError, TidelogError
 from tidelog.kernels.bodies import open_bodies
 from tidelog.kernels.crc32c import crc32c_at
 from tidelog.kernels.decode import BODY_WORDS, ROW_SIZE, skip_headers
@@ -56,6 +56,7 @@ class BatchVerdict(IntEnum):
     BROKEN = 2  # the stream, or a record in it; or there are more or fewer than the header says
     WRONG_OFFSETS = 3  # of a record, outside the batch
     WRONG_TIME = 4  # the header names another largest timestamp
+    TOO_LARGE = 5  # it decompresses to more than MAX_DECOMPRESSED_BYTES, so its records were not read
 
 
 class RecordWalk(NamedTuple):
@@ -66,7 +67,7 @@ class RecordWalk(NamedTuple):
 
 
 # Kernels take plain numbers.
-_SOUND, _WRONG_CHECKSUM, _BROKEN, _WRONG_OFFSETS, _WRONG_TIME = (int(verdict) for verdict in BatchVerdict)
+_SOUND, _WRONG_CHECKSUM, _BROKEN, _WRONG_OFFSETS, _WRONG_TIME, _ = (int(verdict) for verdict in BatchVerdict)
 COLUMNS = ("position", "size", "first", "last", "time", "epoch", "count", "attributes", "magic", "producer")
 _LARGEST_CODEC = max(int(codec) for codec in Codec)
 _UNDER_CRC = BATCH_HEADER_SIZE - ATTRIBUTES_POSITION
@@ -345,7 +346,9 @@ def walk_records(buffer: Any, scan: HeaderScan) -> RecordWalk:
         records += walk(rows.ctypes.data, bodies.table.ctypes.data, opened, verify, verdicts[start:].ctypes.data)
         start += opened
         if bodies.broken is not None:
-            verdicts[start] = BatchVerdict.BROKEN
+            batch = scan.batch_in(buffer, start)
+            is_too_large = isinstance(batch, RecordBatch) and verdict_of(batch)[0] is BatchVerdict.TOO_LARGE
+            verdicts[start] = BatchVerdict.TOO_LARGE if is_too_large else BatchVerdict.BROKEN
             start += 1
     return RecordWalk(verdicts, records)
 
@@ -368,6 +371,8 @@ def verdict_of(batch: RecordBatch) -> tuple[BatchVerdict, str]:
         for record in batch.records():
             deltas.append(record.offset - batch.base_offset)
             max_timestamp = max(max_timestamp, record.timestamp_ms)
+    except DecompressedSizeError as error:
+        return BatchVerdict.TOO_LARGE, str(error)
     except (InvalidRecordError, TidelogError) as error:
         return BatchVerdict.BROKEN, str(error)
     if deltas:

@@ -7,7 +7,7 @@ Checkpoints share one form: a version (0), the number of entries, one entry per 
     orders 0 5120             topic, partition, offset: the four `*-offset-checkpoint` files of a root
     orders 1 4711             (in `leader-epoch-checkpoint` of a partition: epoch, start offset)
 
-Fields are parted by any white space. An empty file, one that ends behind the version, and no file at all hold no
+Fields are separated by any white space. An empty file, one that ends after the version, and no file at all hold no
 entries; anything else that is not of this form raises CheckpointError. A write goes to `<name>.tmp`, is synced and
 renamed over the old file, so a crash leaves the old entries or the new, never a mixture.
 
@@ -18,7 +18,6 @@ Kafka: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, CleanShu
 """
 
 import json
-import re
 import threading
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -26,6 +25,7 @@ from typing import NamedTuple
 from tidelog.errors import CheckpointError
 from tidelog.log.files import FileSystem, ReadFileSystem, join, parent_of, read_whole, write_atomically
 from tidelog.log.names import CLEAN_SHUTDOWN, TopicPartition
+from tidelog.log.text_files import read_lines, split_fields, to_number
 
 __all__ = [
     "CleanShutdownFile",
@@ -37,9 +37,6 @@ __all__ = [
 ]
 
 _VERSION = 0
-_LINE_END = re.compile(r"\r\n|\r|\n")
-_WHITE_SPACE = re.compile(r"\s+", re.ASCII)
-_NUMBER = re.compile(r"[+-]?[0-9]{1,255}")
 
 
 class EpochEntry(NamedTuple):
@@ -158,12 +155,7 @@ def _read(fs: ReadFileSystem, path: str, *, fields: int) -> list[list[str]]:
     """The entries of a checkpoint, each cut into its fields."""
     if fs.stat(path) is None:
         return []
-    try:
-        lines = _LINE_END.split(read_whole(fs, path).decode())
-    except UnicodeDecodeError as error:
-        raise CheckpointError(f"{path}: not UTF-8 at position {error.start}") from error
-    if not lines[-1]:
-        lines.pop()  # behind the last line end there is no line
+    lines = read_lines(fs, path)
     if not lines:
         return []
     version = _number(lines[0], 32, path)
@@ -179,18 +171,14 @@ def _read(fs: ReadFileSystem, path: str, *, fields: int) -> list[list[str]]:
 
 
 def _split(line: str, fields: int, path: str) -> list[str]:
-    """The fields of an entry. White space behind the last is ignored, in front of the first it is not, as in Java."""
-    parts = _WHITE_SPACE.split(line)
-    if not parts[-1]:
-        parts.pop()
+    parts = split_fields(line)
     if len(parts) != fields:
         raise CheckpointError(f"{path}: {len(parts)} fields where an entry has {fields}: {line!r}")
     return parts
 
 
 def _number(text: str, bits: int, path: str) -> int:
-    """A number as Java reads it: a sign, also a plus, and decimal digits that fit its type."""
-    value = int(text) if _NUMBER.fullmatch(text) else None
-    if value is None or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+    value = to_number(text, bits)
+    if value is None:
         raise CheckpointError(f"{path}: not a number of {bits} bits: {text!r}")
     return value

@@ -1,4 +1,4 @@
-"""The largest size that each kind of small file can sensibly have.
+"""The largest size that each kind of file can sensibly have.
 
 Small files are read whole, and anybody who can write to a log directory can make one of them any size: a sparse file of
 50 GB costs him nothing and the reader all of its memory. A file that is larger than its kind allows is reported and
@@ -18,6 +18,7 @@ from tidelog.log.names import (
     INDEX_SUFFIX,
     JOURNAL_FILE,
     LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
     META_PROPERTIES,
     PARTITION_METADATA,
     SNAPSHOT_SUFFIX,
@@ -39,6 +40,7 @@ class FileKind(NamedTuple):
     ends: tuple[str, ...]
     largest: int
     what: str
+    remedy: str = "move it away"
 
 
 # The first that fits. A batch takes 61 bytes at least, so a segment of 2 GiB has at most 35 million of them and its
@@ -53,6 +55,8 @@ KINDS = (
     FileKind((SNAPSHOT_SUFFIX,), 256 * _MIB, "a producer snapshot"),
     FileKind((INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX), 512 * _MIB, "an index"),
     FileKind((".checkpoint",), 1024 * _MIB, "a snapshot of the metadata log"),
+    # Not read whole, but from its first byte to its last. Kafka: FileRecords refuses to open a larger one.
+    FileKind((LOG_SUFFIX,), MAX_INT32, "a segment", "restore it from a replica or a backup"),
 )
 _OTHER = FileKind(("",), MAX_INT32, "a file that is read whole")
 
@@ -73,5 +77,5 @@ def check_size(path: str, size: int) -> None:
     kind = kind_of(path)
     if size > kind.largest:
         raise StorageError(
-            f"{path}: {size} bytes, and {kind.what} has at most {kind.largest}: the file is damaged, move it away"
+            f"{path}: {size} bytes, and {kind.what} has at most {kind.largest}: the file is damaged, {kind.remedy}"
         )

@@ -159,8 +159,8 @@ def _check_producers(
                 producers.check_verification(batch, guard)
             active = log.local.segments.active
             start = OffsetMetadata(batch.base_offset, active.base_offset, active.size + batch.position)
-            if batch.is_control:
-                marker = end_txn_marker_of(RecordBatch(buffer[batch.position : batch.position + batch.size]))
+        if batch.is_control:
+            marker = end_txn_marker_of(RecordBatch(buffer[batch.position : batch.position + batch.size]))
         txn = producers.stage(updates, batch, origin, marker, start=start, transaction_version=transaction_version)
         if txn is not None:
             completed.append(txn)

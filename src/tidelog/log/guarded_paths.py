@@ -26,7 +26,7 @@ PLANTED = (
 )
 SHARED = (
     "uid {owner} owns it, another user than the owner of its directory, and it has {count} hard links; "
-    "root does not write to it: remove it from the directory, or run the command as the owner of the directory"
+    "root does not open it: remove it from the directory, or run the command as the owner of the directory"
 )
 
 _PATH_ONLY: int = getattr(os, "O_PATH", os.O_RDONLY)  # needs no right to read the directory, where the system knows it
@@ -133,7 +133,10 @@ def resolved_file(path: str) -> str:
 
 
 def ensure_not_shared(found: os.stat_result, directory: int | None) -> None:
-    """Raise ValueError if a file that root is about to change may be another user's, under a second name."""
+    """Raise ValueError if a file that root is about to read or change may be another user's, under a second name.
+
+    What root reads can end in a message or in a file that the owner of the directory can read.
+    """
     if directory is not None and found.st_nlink > 1 and found.st_uid != os.fstat(directory).st_uid:
         raise ValueError(SHARED.format(owner=found.st_uid, count=found.st_nlink))
 

@@ -32,9 +32,11 @@ from typing import Any, NamedTuple
 
 from tidelog.errors import CheckpointError, InvalidRequestError
 from tidelog.log.config import LogConfig
+from tidelog.log.file_sizes import kind_of
 from tidelog.log.files import join
 from tidelog.log.names import (
     CLUSTER_METADATA_TOPIC,
+    JOURNAL_FILE,
     STAGED_FILE,
     TopicPartition,
     check_partition,
@@ -56,7 +58,7 @@ __all__ = [
 ]
 
 VERSION = 1
-MOST_BYTES = 64 << 20  # of a journal: some 300,000 pieces
+MOST_BYTES = kind_of(JOURNAL_FILE).largest  # some 300,000 pieces
 _MOST_LINE_BYTES = 1 << 20
 _MOST_END_BYTES = 64  # of the last line
 _MAX_INT64 = (1 << 63) - 1

@@ -36,6 +36,7 @@ __all__ = [
     "LocalReadFile",
     "LocalReadFiles",
     "ensure_plain_files",
+    "leads_nowhere",
     "own_as",
     "storage_error",
 ]
@@ -217,22 +218,23 @@ class LocalFileSystem(LocalReadFiles):
     __slots__ = ()
 
     def open(self, path: str) -> ReadFile:
-        """Open an existing file for reading. Root reads through no link of another user: it may write what it reads."""
+        """Open an existing file for reading. Root reads through no link of another user: it may write what it reads.
+
+        Nor does it read a hard link to another user's file.
+        """
         return super().open(path) if not is_guarded() else self._open_link(path, LocalReadFile)
 
     def _open_link(self, path: str, kind: type[LocalReadFile]) -> LocalReadFile:
         """Open what may be a link for reading; the file goes by the name that it was asked for by."""
         try:
             try:
-                file = kind(path, _open_itself(path, os.O_RDONLY))
+                return _opened_itself(path, path, kind)
             except OSError as error:
                 if error.errno != errno.ELOOP:
                     raise
-                file = kind(path, _open_itself(resolved_file(path), os.O_RDONLY))
-            _ensure_regular(file)
+                return _opened_itself(resolved_file(path), path, kind)
         except _REFUSALS as error:
             raise storage_error(path, error) from error
-        return file
 
     def open_write(self, path: str, *, create: Creation = True) -> WriteFile:
         flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0) | (os.O_EXCL if create == "new" else 0)
@@ -345,6 +347,11 @@ def ensure_plain_files(fs: FileSystem, directory: str) -> None:
         raise storage_error(path, error) from error
 
 
+def leads_nowhere(path: str) -> bool:
+    """Whether a path of this machine is a symbolic link to nothing, which `stat` takes for nothing at all."""
+    return os.path.islink(path) and not os.path.exists(path)
+
+
 def own_as(path: str, model: os.stat_result, mode: int) -> None:
     """Give a file or directory the owner of another one, as far as the system allows it, and a mode.
 
@@ -372,15 +379,18 @@ def _open(name: str, flags: int, directory: int | None = None) -> int:
         return os.open(name, flags, 0o666, dir_fd=directory)
 
 
-def _open_itself(path: str, flags: int) -> int:
-    with parent_directory(path) as (name, directory):
-        return _open(name, flags | os.O_NOFOLLOW, directory)
+def _opened_itself(path: str, name: str, kind: type[LocalReadFile]) -> LocalReadFile:
+    """The file at a path that is no link, open for reading, under the name that it was asked for by."""
+    with parent_directory(path) as (last, directory):
+        file = kind(name, _open(last, os.O_RDONLY | os.O_NOFOLLOW, directory))
+        _ensure_regular(file, directory)
+        return file
 
 
 def _ensure_regular(file: LocalReadFile, directory: int | None = None) -> None:
     """Refuse what has no bytes at positions: a directory, which can be opened for reading, a pipe, a device.
 
-    And what root would write to under the name of somebody else's file, in `directory`.
+    And, for root, a file in `directory` that may be another user's under a second name.
     """
     assert file.descriptor is not None
     found = os.fstat(file.descriptor)

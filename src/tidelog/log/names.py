@@ -30,6 +30,7 @@ __all__ = [
     "CLEANED",
     "CLEANER_CHECKPOINT",
     "CLEAN_SHUTDOWN",
+    "CLUSTER_METADATA_DIRECTORY",
     "CLUSTER_METADATA_TOPIC",
     "COMMITTED_BATCHES",
     "DELETED",
@@ -121,6 +122,7 @@ FUTURE_DIRECTORY = "-future"
 STRAY_DIRECTORY = "-stray"
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+CLUSTER_METADATA_DIRECTORY = f"{CLUSTER_METADATA_TOPIC}-0"  # it has one partition
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 _MAX_DIRECTORY_NAME = 255

@@ -16,16 +16,23 @@ import threading
 import uuid
 
 from tidelog.errors import CheckpointError, InconsistentTopicIdError, InvalidRequestError
-from tidelog.log.files import FileSystem, ReadFileSystem, read_whole, write_atomically
+from tidelog.log.files import FileSystem, ReadFileSystem, write_atomically
+from tidelog.log.text_files import read_lines, split_fields, to_number
 
-__all__ = ["ZERO_UUID", "PartitionMetadataFile", "parse_uuid", "random_topic_id", "read_topic_id", "uuid_text"]
+__all__ = [
+    "AFTER_NAME",
+    "ZERO_UUID",
+    "PartitionMetadataFile",
+    "parse_uuid",
+    "random_topic_id",
+    "read_topic_id",
+    "uuid_text",
+]
 
 ZERO_UUID = uuid.UUID(int=0)  # Kafka's way to say "no id"
 
+AFTER_NAME = re.compile(r":\s+", re.ASCII)  # between the name and the value of a line
 _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
-_LINE_END = re.compile(r"\r\n|\r|\n")
-_AFTER_NAME = re.compile(r":\s+", re.ASCII)
-_VERSION = re.compile(r"[+-]?[0-9]{1,255}")
 
 
 def uuid_text(value: uuid.UUID) -> str:
@@ -63,15 +70,13 @@ def read_topic_id(fs: ReadFileSystem, path: str) -> uuid.UUID | None:
     """The id in a `partition.metadata` file; None if there is no file."""
     if fs.stat(path) is None:
         return None
-    try:
-        lines = _LINE_END.split(read_whole(fs, path).decode())
-    except UnicodeDecodeError as error:
-        raise CheckpointError(f"{path}: not UTF-8 at position {error.start}") from error
-    version = _value_of(lines[0], path)
+    first, second, *_ = *read_lines(fs, path), "", ""
+    version = _value_of(first, path)
     # Later versions are read too, so that a broker can be downgraded.
-    if not _VERSION.fullmatch(version) or not 0 <= int(version) < 2**31:
+    number = to_number(version, 32)
+    if number is None or number < 0:
         raise CheckpointError(f"{path}: version {version!r} of partition.metadata; 0 and above are known")
-    text = _value_of(lines[1] if len(lines) > 1 else "", path)
+    text = _value_of(second, path)
     try:
         topic_id = parse_uuid(text)
     except InvalidRequestError as error:
@@ -82,10 +87,8 @@ def read_topic_id(fs: ReadFileSystem, path: str) -> uuid.UUID | None:
 
 
 def _value_of(line: str, path: str) -> str:
-    """What stands behind the colon. The name in front of it is not compared, as in Kafka."""
-    parts = _AFTER_NAME.split(line)
-    if not parts[-1]:
-        parts.pop()  # Java's split leaves it out
+    """The value after the colon. The name before it is not compared, as in Kafka."""
+    parts = split_fields(line, AFTER_NAME)
     if len(parts) != 2 or not parts[1]:
         raise CheckpointError(f"{path}: a line of partition.metadata is a name, a colon and a value, not {line!r}")
     return parts[1]

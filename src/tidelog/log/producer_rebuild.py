@@ -5,9 +5,11 @@ Kafka: UnifiedLog.rebuildProducerState.
 
 from collections.abc import Iterator
 
+from tidelog.errors import CorruptionError, CorruptRecordError, InvalidRecordError, UnsupportedError
 from tidelog.log.batch_info import CONTROL, TRANSACTIONAL, BatchInfo
 from tidelog.log.batch_windows import BatchWindow, read_windows
 from tidelog.log.clock import Clock
+from tidelog.log.files import parent_of
 from tidelog.log.origin import AppendOrigin
 from tidelog.log.producer_append import ProducerAppendInfo
 from tidelog.log.producer_entry import MAX_CACHED_BATCHES
@@ -54,27 +56,47 @@ def rebuild_producer_state(
 
 
 def _replay(producers: ProducerStateManager, segment: LogSegment, start: int, end_offset: int) -> Iterator[None]:
-    """Take in the batches of a segment from the one that holds `start` to the one that holds `end_offset`."""
-    first = segment.find_offset(start)
-    if first is None:
-        return
-    stop = segment.find_offset(end_offset)
+    """Take in the batches of a segment from the one that holds `start` to the one that holds `end_offset`.
+
+    Damage on the way is an error: state that lacks a batch would take a repeated one for new, and an open transaction
+    for none.
+    """
     updates: dict[int, ProducerAppendInfo] = {}
     completed: list[CompletedTxn] = []
-    for window in read_windows(segment.log.file, first.position, stop.position if stop else segment.size):
-        completed += _replay_window(producers, updates, window)
-        yield
+    try:
+        first = segment.find_offset(start)
+        if first is None:
+            return
+        stop = segment.find_offset(end_offset)
+        for window in read_windows(segment.log.file, first.position, stop.position if stop else segment.size):
+            completed += _replay_window(producers, updates, window, segment.log.path)
+            if window.problem is not None:
+                raise window.problem
+            yield
+    except CorruptionError as error:
+        root = parent_of(parent_of(segment.log.path))
+        raise CorruptRecordError(
+            f"{error}; `tidelog fsck --repair {root}` repairs the segment and keeps what it cuts in the quarantine"
+        ) from error
     producers.apply(updates)
     for txn in completed:
         producers.complete_txn(txn)
 
 
 def _replay_window(
-    producers: ProducerStateManager, updates: dict[int, ProducerAppendInfo], window: BatchWindow
+    producers: ProducerStateManager, updates: dict[int, ProducerAppendInfo], window: BatchWindow, path: str
 ) -> Iterator[CompletedTxn]:
-    """Stage the batches of a window by the rules of replication; the transactions that end in it."""
+    """Stage the batches of a window by the rules of replication; the transactions that end in it.
+
+    A marker that cannot be read is an error, as in Kafka: whoever guessed how its transaction ended could show aborted
+    records to readers of committed data.
+    """
     for batch in worth_replaying(window):
-        marker = end_txn_marker_of(RecordBatch(window.bytes_of(batch))) if batch.is_control else None
+        try:
+            marker = end_txn_marker_of(RecordBatch(window.bytes_of(batch))) if batch.is_control else None
+        except (CorruptionError, UnsupportedError) as error:
+            where = f"{path}, position {batch.position}, offset {batch.base_offset}"
+            raise InvalidRecordError(f"{where}: a transaction marker that cannot be read: {error}") from error
         txn = producers.stage(updates, batch, AppendOrigin.REPLICATION, marker)
         if txn is not None:
             yield txn

@@ -11,11 +11,7 @@ Kafka: LogSegment.recover.
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tidelog.errors import (
-    CorruptIndexError,
-    InvalidRecordError,
-    InvalidRequestError,
-)
+from tidelog.errors import CorruptIndexError, CorruptionError, InvalidRequestError, UnsupportedError
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_windows import BatchWindow, read_windows
 from tidelog.log.config import LogConfig
@@ -145,17 +141,18 @@ class SegmentRecovery:
 
     def _take_all(self, window: BatchWindow) -> bool:
         unreadable = self._note_producers(window)
+        followed = len(window)  # batches up to which the producers are known
         if unreadable is not None:
-            positions = [batch.position for batch in window.batches]
-            window = window.first(positions.index(unreadable.position) + self.keeps_unreadable)
+            followed = [batch.position for batch in window.batches].index(unreadable.position)
+            window = window.first(followed + self.keeps_unreadable)
         if self._indexer.add_window(window):
             self._note_epochs(window)
         else:
             for batch in window.batches:
                 self._indexer.add(batch)
                 self._note_epoch(batch)
-        if len(window):
-            self._producers.map_end_offset = window.batch(len(window) - 1).last_offset + 1
+        if followed:
+            self._producers.map_end_offset = window.batch(followed - 1).last_offset + 1
         return unreadable is None
 
     def _note_epochs(self, window: BatchWindow) -> None:
@@ -177,7 +174,7 @@ class SegmentRecovery:
             updates: dict[int, ProducerAppendInfo] = {}
             try:
                 marker = end_txn_marker_of(RecordBatch(window.bytes_of(batch))) if batch.is_control else None
-            except InvalidRecordError as error:
+            except (CorruptionError, UnsupportedError) as error:
                 reason = f"a marker that cannot be read: {error}"
                 self._cut = Cut(batch.position, reason, is_sound=True) if not self.keeps_unreadable else None
                 return batch

@@ -365,6 +365,11 @@ class LogSegment(SegmentReader):
             end = batch.position + batch.size
         self._tail = (log_end, end) if end < self.size else None
 
+    @property
+    def doomed(self) -> tuple[int, int] | None:
+        """Position and size of what the first append will cut off; None if the log ends where the file does."""
+        return None if self._tail is None else (self._tail[1], self.size - self._tail[1])
+
     def _cut_tail(self, log_end: int, position: int) -> None:
         self._cut_files(log_end, position)
         self.log.flush()

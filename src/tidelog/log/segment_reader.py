@@ -11,6 +11,7 @@ from typing import Protocol
 from tidelog.errors import CorruptionError, CorruptRecordError, InvalidRequestError
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_scan import scan_batches
+from tidelog.log.file_sizes import check_size
 from tidelog.log.files import ReadFile, ReadFileSystem, join
 from tidelog.log.lookup import SegmentChosen, SegmentLookup, Step
 from tidelog.log.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, file_name
@@ -259,13 +260,14 @@ class SegmentReader:
 
 
 class ReadLogFile:
-    """A `.log` file that somebody else writes, or nobody does."""
+    """A `.log` file that somebody else writes, or nobody does. Raises StorageError if no segment can be that large."""
 
     def __init__(self, fs: ReadFileSystem, path: str) -> None:
         self.path = path
         self.file = fs.open(path)
         self.size = self.file.size
         self._fs = fs
+        check_size(path, self.size)
 
     @property
     def modified_ms(self) -> int:

@@ -212,6 +212,19 @@ class UnifiedLog:
         return self.local.segments.active
 
     @property
+    def losses(self) -> tuple[str, ...]:
+        """What loading has taken out of the log, and what the first append will cut off, a sentence each."""
+        doomed = self.active_segment.doomed
+        if doomed is None:
+            return self.notices
+        position, size = doomed
+        return (
+            *self.notices,
+            f"{size} bytes of {self.active_segment.log.path} from position {position} on are no part of the log, which "
+            f"ends with offset {self.log_end_offset - 1}: the first batch that is appended replaces them",
+        )
+
+    @property
     def size(self) -> int:
         """Bytes of all batches."""
         return self.local.segments.size

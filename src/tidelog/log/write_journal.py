@@ -28,7 +28,7 @@ from tidelog.log.journal_format import (
     encode,
     ensure_fits,
 )
-from tidelog.log.local_files import LocalFileSystem, ensure_plain_files, own_as, storage_error
+from tidelog.log.local_files import LocalFileSystem, ensure_plain_files, leads_nowhere, own_as, storage_error
 from tidelog.log.names import (
     HIGH_WATERMARK_CHECKPOINT,
     JOURNAL_ASIDE,
@@ -58,10 +58,13 @@ __all__ = [
 
 
 def journal_path(fs: ReadFileSystem, root: str) -> str | None:
-    """Where the journal of a root lies, readable or not; None if there is none."""
+    """Where the journal of a root lies, readable or not; None if there is none.
+
+    A link that leads nowhere counts: the disk that holds the journal may not be mounted.
+    """
     for name in (UNFINISHED_WRITE, *OLD_JOURNALS):
         path = join(root, name)
-        if fs.stat(path) is not None:
+        if fs.stat(path) is not None or leads_nowhere(path):
             return path
     return None
 
@@ -72,6 +75,11 @@ def read_journal(fs: ReadFileSystem, root: str) -> WriteJournal | None:
     if path is None:
         return None
     advice = f"if no write is unfinished, move {path} out of the log directory"
+    if leads_nowhere(path):
+        raise CheckpointError(
+            f"{path}: a symbolic link that leads nowhere, in the place of the journal of an unfinished write: mount "
+            f"the disk that it points to; {advice}"
+        )
     if not path.endswith(UNFINISHED_WRITE):
         raise CheckpointError(
             f"{path}: this release does not read journals of earlier builds of tidelog; run `tidelog load` of the "

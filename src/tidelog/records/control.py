@@ -89,8 +89,11 @@ class EndTxnMarker(NamedTuple):
 
 
 def end_txn_marker_of(batch: RecordBatch) -> EndTxnMarker | None:
-    """The marker of a transaction's end, or None for any other batch."""
-    if not (batch.is_control and batch.is_transactional):
+    """The marker of a transaction's end, or None for any other batch.
+
+    A control batch with a producer is one, whether or not its header says "transactional": so Kafka takes it.
+    """
+    if not batch.is_control or batch.producer_id < 0:
         return None
     record = next(batch.records(), None)
     return None if record is None else EndTxnMarker.parse(record)

@@ -4,9 +4,10 @@ Each partition is done by one thread, several partitions at a time. What is done
 opened, cut back to the end that the journal knows, and gets the same pieces in the same order.
 """
 
+import logging
 import os
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from tidelog.log.batch_info import BatchInfo
 from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
+from tidelog.log.cut_back import cut_back
 from tidelog.log.files import FileSystem, join, write_atomically
 from tidelog.log.full_append import append_batches
 from tidelog.log.local_files import LocalFileSystem
@@ -39,6 +41,8 @@ from tidelog.spark.staged_pieces import check_piece, read_piece
 from tidelog.tables.load_root import own_as_root
 
 __all__ = ["apply_journal", "check_pieces"]
+
+_log = logging.getLogger("tidelog.spark")
 
 _APPEND_BYTES = 1 << 20  # in one write, as a follower fetches
 _MOST_THREADS = 8
@@ -74,14 +78,18 @@ def apply_journal(
     rng: random.Random,
     is_redo: bool,
     threads: int | None = None,
+    on_notice: Callable[[str], None] = _log.warning,
 ) -> None:
-    """Do what a journal says, and remove it. Whoever calls has the lock of the root, and no log of it open."""
+    """Do what a journal says, and remove it. Whoever calls has the lock of the root, and no log of it open.
+
+    `on_notice` is told what was cut off a log besides what an interrupted commit has appended.
+    """
     with OfflineRoot(root, fs=fs).owners_kept(root):
         CleanShutdownFile(fs, root).delete()  # whatever interrupts the work makes the next broker look closely
         _take_checkpoints_back(fs, root, journal)
         for place in journal.dropped:
             fs.remove_directory(join(root, str(place)))
-        work = _Appending(fs, root, journal, clock, rng, is_redo)
+        work = _Appending(fs, root, journal, clock, rng, is_redo, on_notice)
         with ThreadPoolExecutor(_threads_for(len(journal.partitions), threads)) as pool:
             for _ in pool.map(work.append, journal.partitions):
                 pass
@@ -132,7 +140,14 @@ class _Appending:
     """Appends the pieces of a journal, partition by partition."""
 
     def __init__(
-        self, fs: FileSystem, root: str, journal: WriteJournal, clock: Clock, rng: random.Random, is_redo: bool
+        self,
+        fs: FileSystem,
+        root: str,
+        journal: WriteJournal,
+        clock: Clock,
+        rng: random.Random,
+        is_redo: bool,
+        on_notice: Callable[[str], None],
     ) -> None:
         self._fs = fs
         self._root = root
@@ -140,6 +155,7 @@ class _Appending:
         self._clock = clock
         self._rng = rng
         self._is_redo = is_redo
+        self._on_notice = on_notice
         # Segments that are cut off belong to nobody: their files go at once.
         self._config = replace(LogConfig.from_properties(journal.configs), file_delete_delay_ms=0)
         self._starts = OffsetCheckpoint(fs, join(root, LOG_START_CHECKPOINT)).read()
@@ -152,6 +168,8 @@ class _Appending:
         if note.is_new:
             self._begin(directory)
         with OfflineRoot(self._root, fs=self._fs).owners_kept(directory), self._open(directory, place, note) as log:
+            for notice in log.losses:
+                self._on_notice(notice)
             if log.log_end_offset < end:
                 raise StorageError(f"{directory} ends at {log.log_end_offset}, it ended at {end} when the commit began")
             log.truncate_to(end)
@@ -172,19 +190,30 @@ class _Appending:
             own_as_root(self._root, directory)
 
     def _open(self, directory: str, place: TopicPartition, note: PartitionNote) -> UnifiedLog:
+        """Open a log as after a clean stop, which there was before the commit: what that has appended is cut off."""
+        if self._is_redo and not note.is_new:
+            notice = self._cut_back(directory, note.end or 0)
+            if notice is not None:
+                self._on_notice(notice)
         return UnifiedLog.open(
             directory,
             self._config,
             recovery_point=max(note.recovery_point or 0, 0),
             log_start_offset=max(self._starts.get(place, 0), 0),
             high_watermark=note.high_watermark,
-            clean_shutdown=note.is_new or not self._is_redo,
+            clean_shutdown=True,
             topic_id=self._journal.topic_ids[place.topic],
             clock=self._clock,
             fs=self._fs,
             rng=self._rng,
             lock=False,  # that of the root is held
         )
+
+    def _cut_back(self, directory: str, end: int) -> str | None:
+        try:
+            return cut_back(self._fs, directory, end, clock=self._clock, rng=self._rng)
+        except CorruptionError as error:
+            raise StorageError(f"{error} when the commit began; restore the partition from a backup") from error
 
     def _append(self, log: UnifiedLog, piece: Piece, epoch: int) -> None:
         first_offset = log.log_end_offset

@@ -65,6 +65,7 @@ class Planning:
         self._rng = rng
         self._order = order
         self._root = order.options.root
+        self._dirs = order.options.broker_dirs(fs)
         self._there = {
             each.partition
             for each in list_directories(fs, self._root)
@@ -100,6 +101,8 @@ class Planning:
                 topic_id = journal.topic_ids[place.topic]
                 journal.partitions[place] = self._note(place, tuple(pieces.get(place, ())), topic_id)
         self._ensure_assigned(journal)
+        for place in (place for place in journal.partitions if place not in self._there):
+            self._dirs.ensure_creatable(place)
         if options.overwrite:
             journal.dropped = sorted(self._there - wanted)
             self._ensure_writable(join(self._root, str(place)) for place in sorted(self._there))

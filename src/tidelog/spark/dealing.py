@@ -38,10 +38,13 @@ class TopicShape(NamedTuple):
     in_cluster: int | None = None
 
     @classmethod
-    def settled(cls, topic: str, there: Iterable[int], wanted: int | None, known: int | None = None) -> "TopicShape":
+    def settled(
+        cls, topic: str, there: Iterable[int], wanted: int | None, known: int | None = None, *, may_lack: bool = False
+    ) -> "TopicShape":
         """The shape of a topic of which partitions are there, for a write that was told a number, or none.
 
-        `known` is how many it has by the metadata log of the cluster, if that knows it.
+        `known` is how many it has by the metadata log of the cluster, if that knows it. `may_lack`: more of them may be
+        in other log directories of the broker.
         """
         numbers = frozenset(there)
         if known is not None and wanted not in (None, known):
@@ -59,7 +62,7 @@ class TopicShape(NamedTuple):
                 raise InvalidRequestError(
                     f"{topic} has {count} partitions already: partitions={wanted} is for a new topic, leave it out"
                 )
-            return cls(count)
+            return cls(count, numbers if may_lack and wanted is None and known is None else None)
         if wanted is None:
             return cls(count, numbers)
         if wanted < count:
@@ -72,11 +75,13 @@ def shapes_of(
     topic: str | None,
     wanted: int | None,
     known: Mapping[str, int] | None = None,
+    *,
+    may_lack: bool = False,
 ) -> dict[str, TopicShape]:
     """The shapes of the topics of a root; of one topic only, new or not, where the write is for one.
 
     Where rows name their topics, `wanted` is for those that are new. `known` is how many partitions topics have by the
-    metadata log of the cluster.
+    metadata log of the cluster. `may_lack`: the broker may have more partitions in other log directories.
     """
     known = known or {}
     there: dict[str, set[int]] = {} if topic is None else {topic: set()}
@@ -84,7 +89,7 @@ def shapes_of(
         if topic in (None, name):
             there.setdefault(name, set()).add(number)
     return {
-        name: TopicShape.settled(name, found, wanted if topic else None, known.get(name))
+        name: TopicShape.settled(name, found, wanted if topic else None, known.get(name), may_lack=may_lack)
         for name, found in there.items()
     }
 
@@ -169,7 +174,10 @@ class Dealer:
             if topic in self._growing:
                 shape = self._grow(topic, numbers)
         if numbers.null_count and shape.only is not None:
-            ways = "the option partitions says how many there are in all, and makes those that are missing"
+            ways = (
+                "if the broker has other log directories, `tidelog load --config server.properties` writes to all of "
+                "them; otherwise the option partitions says how many there are"
+            )
             if shape.in_cluster is not None:
                 ways = (
                     f"the cluster has {shape.in_cluster} in all, and `tidelog load` without --master makes this node's"

@@ -69,6 +69,8 @@ OPTIONS = (
     OptionRow("index.interval.bytes", "4k", (WRITE,), False, "bytes of log between two entries of an index"),
     OptionRow("max.message.bytes", "1048588", (WRITE,), False, "the largest batch, as the topic allows it"),
     OptionRow("topicId", "", (WRITE,), False, "the id of a new topic; else it is the one that is there, or a new one"),
+    OptionRow("onlyLogDir", "false", (WRITE,), False,
+              "the broker has no other log directory: create partitions even if no metadata log here says so"),
     OptionRow("overwriteTopic", "false", (WRITE,), False, "let mode overwrite replace the topic"),
     OptionRow("lockTimeout", "1m", (WRITE,), False, "how long a commit waits for others that have the directory open"),
     OptionRow("checkpointLocation", "", (WRITE,), True, "where Spark keeps how far a stream is"),

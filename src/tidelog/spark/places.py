@@ -10,6 +10,7 @@ import tidelog
 from tidelog.errors import InvalidRequestError
 from tidelog.spark.option_table import STORAGE_PREFIX
 from tidelog.spark.option_values import OptionValues, parsed_json
+from tidelog.view.addresses import ensure_spelled
 from tidelog.view.log_dirs import LogDirView
 
 __all__ = ["Places"]
@@ -98,7 +99,10 @@ def _absolute(path: str) -> str:
         path = _local_path(path)
     elif path.startswith("file:"):
         path = "/" + path.removeprefix("file:").lstrip("/")  # as Hadoop writes it
-    return path if "://" in path else os.path.abspath(os.path.expanduser(path))
+    if "://" in path:
+        return path
+    ensure_spelled(path)
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def _local_path(address: str) -> str:

@@ -14,7 +14,7 @@ Nothing here needs Spark.
 import logging
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
@@ -54,6 +54,7 @@ class Recovery(NamedTuple):
     were_logs_recovered: bool
     was_decided: bool = False  # it is a load that was done in another directory already
     cuts: tuple[RecoveryCut, ...] = ()  # what was cut out of logs, or would be
+    notices: tuple[str, ...] = ()  # what was cut off while the write was settled, besides its own records
 
     @property
     def is_rejected(self) -> bool:
@@ -63,7 +64,7 @@ class Recovery(NamedTuple):
     @property
     def is_harmless(self) -> bool:
         """Whether no log lost more than an incomplete batch at its end."""
-        return not self.is_rejected and all(cut.is_torn_end for cut in self.cuts)
+        return not self.is_rejected and not self.notices and all(cut.is_torn_end for cut in self.cuts)
 
     @property
     def is_taken_back(self) -> bool:
@@ -98,6 +99,7 @@ class Recovery(NamedTuple):
             "recovered": self.were_logs_recovered,
             "rejected": self.is_rejected,
             "cuts": [cut.to_dict() for cut in self.cuts],
+            "notices": list(self.notices),
         }
 
 
@@ -127,7 +129,8 @@ def recover(
     journals = {root: read_journal(fs, root) for root in roots}
     order = sorted(roots, key=lambda root: _is_first_of_group(journals[root]))
     decided = {root for root, journal in journals.items() if journal is not None and is_decided(fs, journal)}
-    writes = {root: _settled(fs, root, clock) for root in order}
+    notices: dict[str, list[str]] = {root: [] for root in roots}
+    writes = {root: _settled(fs, root, clock, notices[root].append) for root in order}
     unclean = [root for root in roots if logs and logs_in(fs, root) and not CleanShutdownFile(fs, root).exists()]
     cuts = _rehearsed(fs, unclean, clock)
     if not like_kafka:
@@ -142,7 +145,10 @@ def recover(
             manager.close()
         if offline:
             raise StorageError("; ".join(offline))
-    return [Recovery(root, writes[root], root in unclean, root in decided, tuple(cuts.get(root, ()))) for root in roots]
+    return [
+        Recovery(root, writes[root], root in unclean, root in decided, tuple(cuts.get(root, ())), tuple(notices[root]))
+        for root in roots
+    ]
 
 
 def _rehearsed(fs: FileSystem, roots: Sequence[str], clock: Clock) -> dict[str, list[RecoveryCut]]:
@@ -157,13 +163,13 @@ def _is_first_of_group(journal: WriteJournal | None) -> bool:
     return journal is not None and journal.group is not None and journal.group.number == 0
 
 
-def _settled(fs: FileSystem, root: str, clock: Clock) -> WriteJournal | None:
+def _settled(fs: FileSystem, root: str, clock: Clock, on_notice: Callable[[str], None]) -> WriteJournal | None:
     """Settle a root if there is anything to settle; what was unfinished."""
-    if journal_path(fs, root) is None:
+    if journal_path(fs, root) is None and fs.stat(join(root, JOURNAL_ASIDE)) is None:
         return None
     with locked(fs, root, 0):
         journal = read_journal(fs, root)
-        settle(fs, root, clock, random.Random())
+        settle(fs, root, clock, random.Random(), on_notice=on_notice)
     return journal
 
 
@@ -173,15 +179,25 @@ def settle_root(root: str, *, fs: FileSystem | None = None, clock: Clock | None 
     return None if done.write is None else done.write.kind
 
 
-def settle(fs: FileSystem, root: str, clock: Clock, rng: random.Random, threads: int | None = None) -> WriteKind | None:
-    """Finish a commit that was interrupted, or take a load back. The caller has the lock of the root."""
+def settle(
+    fs: FileSystem,
+    root: str,
+    clock: Clock,
+    rng: random.Random,
+    threads: int | None = None,
+    on_notice: Callable[[str], None] = _log.warning,
+) -> WriteKind | None:
+    """Finish a commit that was interrupted, or take a load back. The caller has the lock of the root.
+
+    `on_notice` is told what is cut off besides the records of the write.
+    """
     journal = read_journal(fs, root)
     if journal is None:
         fs.remove_directory(join(root, JOURNAL_ASIDE))
         return None
     ensure_untouched(fs, root, journal)
     if journal.kind is WriteKind.LOAD:
-        settle_load(fs, root, journal, clock)
+        settle_load(fs, root, journal, clock, on_notice)
         return journal.kind
     try:
         check_pieces(fs, root, journal, threads)
@@ -192,7 +208,7 @@ def settle(fs: FileSystem, root: str, clock: Clock, rng: random.Random, threads:
             f"be finished; some of its records may lie in {places}. Compare the topics with the input, write what is "
             f"missing again, and remove {join(root, UNFINISHED_WRITE)}"
         ) from error
-    apply_journal(fs, root, journal, clock=clock, rng=rng, is_redo=True, threads=threads)
+    apply_journal(fs, root, journal, clock=clock, rng=rng, is_redo=True, threads=threads, on_notice=on_notice)
     remove_staged(fs, root, {piece.directory for piece in journal.pieces})
     return journal.kind
 

@@ -7,16 +7,21 @@ from tidelog.columns import ColumnEncoder
 from tidelog.columns.dealt_encoder import DealtEncoder
 from tidelog.errors import InvalidRequestError, InvalidTopicError
 from tidelog.log.config import LogConfig
+from tidelog.log.files import ReadFileSystem
 from tidelog.log.names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, check_topic_name
 from tidelog.log.partition_metadata import ZERO_UUID, parse_uuid
 from tidelog.spark.option_values import OptionValues, parsed_json, shown
 from tidelog.spark.places import Places
+from tidelog.tables.broker_dirs import BrokerDirs
 
 __all__ = ["WriteOptions", "ensure_writable_topic"]
 
 _NO_PATH = (
     "no path: name the log directory to write to, as in .save('/var/lib/kafka'), "
     "for a stream .start('/var/lib/kafka'), or .option('path', ...)"
+)
+_OTHER_DIRS = (
+    "write with `tidelog load --config server.properties`, or set the option onlyLogDir=true if the broker has no other"
 )
 _BATCH_BYTES = 64 << 10
 _SIZES = ("segment.bytes", "index.interval.bytes", "max.message.bytes")
@@ -38,6 +43,7 @@ class WriteOptions(NamedTuple):
     lock_timeout_ms: int = _MINUTE_MS
     staging_retention_ms: int = _DAY_MS
     partitions_by_topic: tuple[tuple[str, int], ...] = ()
+    is_only_log_dir: bool = False
 
     @property
     def wanted(self) -> int | dict[str, int] | None:
@@ -63,6 +69,7 @@ class WriteOptions(NamedTuple):
             lock_timeout_ms=values.duration_ms("lockTimeout", default=_MINUTE_MS),
             staging_retention_ms=values.duration_ms("stagingRetention", default=_DAY_MS),
             partitions_by_topic=() if topic is not None else tuple(by_topic.items()),
+            is_only_log_dir=values.flag("onlyLogDir", default=False),
         )
         options._ensure_sound(values)
         return options
@@ -86,6 +93,10 @@ class WriteOptions(NamedTuple):
         for name, is_given in (("topicId", self.topic_id is not None), ("mode overwrite", self.overwrite)):
             if is_given and self.topic is None:
                 raise InvalidRequestError(f"{name} is for one topic: name it by the option topic")
+
+    def broker_dirs(self, fs: ReadFileSystem) -> BrokerDirs:
+        """The log directory, as the only one that this write knows of its broker."""
+        return BrokerDirs(fs, [self.root], are_all=self.is_only_log_dir, ways=_OTHER_DIRS)
 
     @property
     def config(self) -> LogConfig:

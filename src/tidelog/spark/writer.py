@@ -175,6 +175,7 @@ def prepare_write(values: OptionValues, schema: StructType, *, overwrite: bool) 
     there = look(options)
     _warn_of_stray(options, there)
     is_replaced = overwrite and options.partitions is not None
-    known = known_sizes(LocalFileSystem(), options.root, there)
-    shapes = shapes_of([] if is_replaced else there, options.topic, options.partitions, known)
+    fs = LocalFileSystem()
+    known, may_lack = known_sizes(fs, options.root, there), options.broker_dirs(fs).may_lack_some
+    shapes = shapes_of([] if is_replaced else there, options.topic, options.partitions, known, may_lack=may_lack)
     return Write(options, columns, shapes, new_job(random.Random()))

@@ -1,7 +1,7 @@
-"""The partitions of a topic by the metadata log of the cluster, and which of them belong to this node.
+"""How many partitions a topic has by the cluster's metadata log, and which of them are assigned to this node.
 
-A node of a cluster holds some partitions of a topic, so its directories do not tell how many the topic has. Keys are
-hashed over all of them, as producers do; a row for a partition of another node is rejected.
+A node of a cluster may hold only some partitions of a topic, so its directories do not show how many there are. Keys
+are hashed over all of them, as producers do; a row for a partition of another node is rejected.
 """
 
 import uuid
@@ -62,10 +62,10 @@ def assignment_of(fs: FileSystem, roots: Sequence[str], topic: str) -> Assignmen
 
 
 def known_sizes(fs: FileSystem, root: str, there: Iterable[TopicPartition]) -> dict[str, int]:
-    """How many partitions the topics have that the metadata log in a log directory knows.
+    """How many partitions each topic has, by the metadata log in a log directory.
 
-    Those are left out that lie in the directory under another id: they are other topics. Empty where the metadata log
-    is not there or cannot be read, which `tidelog fsck` reports.
+    A topic that is in the directory with another id is another topic, and is left out. Empty if there is no metadata
+    log, or it cannot be read, which `tidelog fsck` reports.
     """
     try:
         known = known_topics(fs, [root]) or {}

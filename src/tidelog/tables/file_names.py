@@ -1,4 +1,4 @@
-"""The formats of tables, and the names of files that tell them. Nothing heavy is imported for that."""
+"""The formats of tables, and how the name of a file shows its format. Imports nothing heavy."""
 
 import os
 from typing import Literal, get_args
@@ -22,12 +22,12 @@ SUFFIXES: dict[str, Format] = {
 
 
 def format_of(path: str) -> Format:
-    """The format that the name of a file tells.
+    """The format of a file, by its name.
 
     >>> format_of("orders.parquet"), format_of("/backup/orders-0.ndjson")
     ('parquet', 'jsonl')
     """
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in SUFFIXES:
-        raise InvalidRequestError(f"{path}: its name does not tell the format; name one of {', '.join(FORMATS)}")
+        raise InvalidRequestError(f"{path}: its name does not show the format; name one of {', '.join(FORMATS)}")
     return SUFFIXES[suffix]

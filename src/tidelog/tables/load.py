@@ -31,7 +31,9 @@ from tidelog.log.files import FileSystem
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, TopicPartition, check_partition
 from tidelog.log.unified_log import UnifiedLog
+from tidelog.tables.broker_dirs import NAME_ALL
 from tidelog.tables.load_roots import LoadRoots
+from tidelog.view.addresses import ensure_no_address, local_path
 
 __all__ = ["Loaded", "load_table"]
 
@@ -67,12 +69,13 @@ def load_table(
     on_bytes: Callable[[int], None] = lambda size: None,
     on_notice: Callable[[str], None] = lambda sentence: None,
     name_row: Callable[[int], str] = lambda row: f"row {row:,}",
-    before_new: Callable[[TopicPartition], None] = lambda partition: None,
+    are_all_dirs: bool = False,
 ) -> list[Loaded]:
     """Append rows to a topic of a root, which is made if there is none, and so are the directories of its partitions.
 
     A broker with several log directories needs all of them named: a partition is loaded where it lies, a new one goes
-    where the broker would put it. `before_new` is called before a partition is made, and may refuse.
+    where the broker would put it. Formatted directories get no new partition unless a metadata log in them shows that
+    none is missing, or `are_all_dirs` says so: the partition may be in another one.
 
     `partitions` is how many the topic has; without it, as many as there are, or as the column `partition` names, or
     one. Where the metadata log of the cluster lies in a root and knows the topic, it has the say, and gives the id of a
@@ -88,15 +91,17 @@ def load_table(
     _ensure_loadable_topic(topic, allow_internal)
     config = LogConfig.from_properties(configs or {})
     ColumnEncoder(codec=compression)  # what is refused is refused before anything is made
+    roots = [root] if isinstance(root, str) else list(root)
+    ensure_no_address(roots, "a load")
     with LoadRoots(
-        [root] if isinstance(root, str) else list(root),
+        [local_path(each) for each in roots],
         topic,
         config,
         fs=LocalFileSystem() if fs is None else fs,
         clock=SystemClock() if clock is None else clock,
         rng=random.Random() if rng is None else rng,
         on_notice=on_notice,
-        before_new=before_new,
+        are_all=are_all_dirs,
     ) as place:
         place.settle_topic_id(topic_id)
         loading = _Loading(place, topic, partitions, compression, on_notice, name_row)
@@ -155,7 +160,9 @@ class _Loading:
         self._is_given = partitions is not None
         self._assigned = assigned = root.assignment
         self._is_known = (
-            self._is_given or assigned is not None or root.there == set(range(len(root.there)))
+            self._is_given
+            or assigned is not None
+            or (root.there == set(range(len(root.there))) and not (root.there and root.may_lack_some))
         )  # how many there are
         if assigned is not None:
             if partitions not in (None, assigned.size):
@@ -254,8 +261,8 @@ class _Loading:
         self._is_all_named = self._is_all_named and not numbers.null_count
         if numbers.null_count and not self._is_known:
             raise InvalidRequestError(
-                f"a row without a partition, and of {self._topic} only {_list(self._root.there)} are here: "
-                "--partitions says how many there are in all, and makes those that are missing"
+                f"a row without a partition, and of {self._topic} only {_list(self._root.there)} are here: if the "
+                f"broker has other log directories, {NAME_ALL}; otherwise --partitions says how many there are"
             )
         if numbers.null_count and "key" in batch.schema.names and not pa.types.is_null(batch.column("key").type):
             numbers = (

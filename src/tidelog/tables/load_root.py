@@ -134,7 +134,7 @@ class LoadRoot:
                 f"{self.path}: a load into several log directories was interrupted; "
                 f"run `tidelog recover {' '.join(journal.group.roots)}` first"
             )
-        take_back(self._fs, self.path, journal, self.clock)
+        take_back(self._fs, self.path, journal, self.clock, self._on_notice)
         topics = ", ".join(sorted({place.topic for place in journal.partitions}))
         self._on_notice(f"a load into {topics} was interrupted here: what it had appended is taken back")
 
@@ -205,6 +205,8 @@ class LoadRoot:
             if number not in self.there:
                 self._make_partition(number)
             self._logs[number] = self._open_log(number)
+            for notice in self._logs[number].losses:
+                self._on_notice(notice)
             if number in self.there:
                 known = journal.partitions[self._place(number)]
                 journal.partitions[self._place(number)] = known._replace(end=self._logs[number].log_end_offset)
@@ -361,7 +363,7 @@ class LoadRoot:
         self._owners.close()
         journal = self._known_journal()
         if journal.partitions:
-            take_back(self._fs, self.path, journal, self.clock)
+            take_back(self._fs, self.path, journal, self.clock, self._on_notice)
 
     def _leave(self) -> None:
         """Let others in without a trace, as a broker that stops; a root that was made in vain goes."""

@@ -1,17 +1,17 @@
-"""All log directories of a broker while rows are loaded into a topic: each partition is loaded where it lies.
+"""Load rows into a topic across all log directories of a broker, each partition in the directory that holds it.
 
     with LoadRoots(["/d1", "/d2"], "orders", config, ...) as roots:
         logs = roots.logs([0, 3])     # of both directories
         ...
         roots.finish()                # without it everything is taken back, in all of them
 
-A partition that is new goes into the directory with the fewest logs, as with a broker. One that lies in two directories
+A new partition goes into the directory with the fewest logs, as with a broker. A partition that is in two directories
 is rejected: Kafka does not start on such a pair.
 
-A load is one step, in all directories together. In `finish` everything is brought to the disk in all of them, and each
-journal says which they are. Then the journals are removed, and with the first one the load is decided: whoever finds
-another one later looks whether the first is still there (`settle_load`). Taking back goes the other way, so that the
-first journal is the last to go.
+A load is atomic across all directories. `finish` flushes everything in all of them, and each journal lists them. Then
+the journals are removed; removing the first one decides the load. A recovery that finds another journal later checks
+whether the first is still there (`settle_load`). Taking a load back removes them in the opposite order, the first one
+last.
 """
 
 import random
@@ -29,6 +29,7 @@ from tidelog.log.partition_metadata import random_topic_id, uuid_text
 from tidelog.log.unified_log import UnifiedLog
 from tidelog.log.write_journal import LoadGroup
 from tidelog.tables.assignment import Assignment, assignment_of
+from tidelog.tables.broker_dirs import BrokerDirs
 from tidelog.tables.load_root import LoadRoot
 from tidelog.tables.stray_topics import stray_warning
 
@@ -36,7 +37,7 @@ __all__ = ["LoadRoots"]
 
 
 class LoadRoots:
-    """The log directories of a broker, taken for a load. `before_new` is called before a partition is made."""
+    """The log directories of a broker, locked for a load. `are_all`: they are known to be all that it has."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class LoadRoots:
         clock: Clock,
         rng: random.Random,
         on_notice: Callable[[str], None] = lambda sentence: None,
-        before_new: Callable[[TopicPartition], None] = lambda partition: None,
+        are_all: bool = False,
     ) -> None:
         if not paths:
             raise InvalidRequestError("no log directory is named")
@@ -57,21 +58,22 @@ class LoadRoots:
         self._rng = rng
         self._fs = fs
         self._on_notice = on_notice
-        self._before_new = before_new
         self._roots = [
             LoadRoot(path, topic, config, fs=fs, clock=clock, rng=rng, on_notice=on_notice) for path in paths
         ]
         for number, root in enumerate(self._roots):
             if root.path in [other.path for other in self._roots[:number]]:
                 raise InvalidRequestError(f"{root.path} is named twice")
-        self.assignment: Assignment | None = None  # of the topic, where the metadata log knows it
-        self._homes: dict[int, LoadRoot] = {}  # where each partition lies
+        self._dirs = BrokerDirs(fs, [root.path for root in self._roots], are_all=are_all)
+        self.assignment: Assignment | None = None  # of the topic, if the metadata log lists it
+        self._homes: dict[int, LoadRoot] = {}  # the directory of each partition
         self._counts: dict[str, int] = {}  # logs by directory
 
     def __enter__(self) -> "LoadRoots":
         with ExitStack() as held:
             for root in self._roots:
                 held.enter_context(root)
+            self._dirs.ensure_one_broker()
             self._ensure_no_duplicates()
             for root in self._roots:
                 self._counts[root.path] = root.log_count
@@ -101,12 +103,12 @@ class LoadRoots:
                 other = found.setdefault(partition, root)
                 if other is not root:
                     raise InvalidRequestError(
-                        f"{partition} lies in {other.path} and in {root.path}: Kafka does not start on them; "
-                        f"`tidelog diff {other.path} {root.path}` compares the two, take one away"
+                        f"{partition} is in {other.path} and in {root.path}: Kafka does not start on them; "
+                        f"`tidelog diff {other.path} {root.path}` compares the two, move one away"
                     )
 
     def settle_topic_id(self, wanted: uuid.UUID | None) -> None:
-        """Find out by which id the topic is known. A new one gets one; an old one may be from before there were ids."""
+        """Choose the topic id. A new topic gets one; an old one may predate topic ids and have none."""
         known = {topic_id for root in self._roots for topic_id in root.topic_ids}
         if wanted is not None and known - {wanted}:
             raise InvalidRequestError(f"the topic {self._topic} has another id already; leave --topic-id out")
@@ -143,8 +145,13 @@ class LoadRoots:
             )
             return None
 
+    @property
+    def may_lack_some(self) -> bool:
+        """Whether other directories of the broker may hold more partitions, and no metadata log here can tell."""
+        return self._dirs.may_lack_some
+
     def logs(self, numbers: Iterable[int]) -> dict[int, UnifiedLog]:
-        """The logs of partitions, opened or made. Those that are opened now are in a journal when this returns."""
+        """The logs of partitions, opened or created. Those that are opened now are in a journal when this returns."""
         by_home: dict[str, list[int]] = {}
         for number in sorted(set(numbers)):
             by_home.setdefault(self._home_of(number).path, []).append(number)
@@ -154,14 +161,14 @@ class LoadRoots:
     def _home_of(self, number: int) -> LoadRoot:
         """The directory of a partition; of a new one that with the fewest logs (Kafka: LogManager.nextLogDirs)."""
         if number not in self._homes:
-            self._before_new(TopicPartition(self._topic, number))
+            self._dirs.ensure_creatable(TopicPartition(self._topic, number))
             home = min(self._roots, key=lambda root: self._counts[root.path])
             self._homes[number] = home
             self._counts[home.path] += 1
         return self._homes[number]
 
     def finish(self) -> None:
-        """Bring everything to the disk in all directories, and let it be done: with the first journal that goes."""
+        """Flush everything in all directories, and commit the load by removing the first journal."""
         changed = [root for root in self._roots if root.has_journal]
         if len(changed) < 2:
             for root in changed:
@@ -183,13 +190,13 @@ class LoadRoots:
                 ) from error
 
     def _decide(self, first: LoadRoot, names: str) -> None:
-        """Let the load be done in the first directory, and so in all.
+        """Commit the load in the first directory, and so in all.
 
-        Where that fails, the journal may be gone, or gone until the power is lost. Nothing is taken back anywhere
-        before it is there again for certain: without it the other directories count as done.
+        If that fails, the journal may be removed, or removed until the power is lost. Nothing is taken back before it
+        is durably there again: without it the load counts as committed in the other directories.
         """
         for root in self._roots:
-            root.leave_undecided()  # from here on the journals alone say what became of the load
+            root.leave_undecided()  # from here on the journals alone decide
         try:
             first.conclude()
         except BaseException as error:

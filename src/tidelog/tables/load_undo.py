@@ -1,20 +1,25 @@
-"""The way back of a load: every log is cut back to where the journal says that it ended.
+"""Take back a load: truncate every log to where the journal says that it ended.
 
-    1. the journal is written before the marker of the clean stop goes: the marker, and which partitions will be used
-    2. before the first record of a partition, where its log ends; of one that is not there yet, that it is new
-    3. before the checkpoints of the root are written, where each log ends now
-    4. it is removed, as the last act: from then on the load is done
+The journal records, step by step:
 
-Whoever finds a journal, with the root locked, takes the load back: a load that was killed, or lost its power, has not
-been. So does the load itself where something goes wrong.
+    1. before the clean shutdown marker is removed: the marker, and which partitions will be written
+    2. before the first record of a partition: where its log ends, or that the partition is new
+    3. before the checkpoints of the root are written: where each log ends now
+    4. it is removed last: from then on the load is committed
+
+A process that finds a journal, with the root locked, takes the load back: a load that was killed or lost its power has
+not happened. A load that fails takes itself back in the same way.
 """
 
+import random
+from collections.abc import Callable
 from dataclasses import replace
 
-from tidelog.errors import StorageError
+from tidelog.errors import CorruptionError, StorageError
 from tidelog.log.checkpoints import CleanShutdownFile, OffsetCheckpoint, read_offsets
 from tidelog.log.clock import Clock
 from tidelog.log.config import LogConfig
+from tidelog.log.cut_back import cut_back, trim_indexes
 from tidelog.log.files import FileSystem, join, write_atomically
 from tidelog.log.names import (
     CLEAN_SHUTDOWN,
@@ -51,13 +56,22 @@ _FILES_OF_A_ROOT = (
 )
 
 
-def settle_load(fs: FileSystem, path: str, journal: WriteJournal, clock: Clock) -> bool:
-    """Settle an interrupted load; whether it is taken back, and not finished.
+OnNotice = Callable[[str], None]
 
-    A load into several directories is decided when the journal of the first of them goes: after that the others are
-    finished, which takes no more than removing their journals, since everything was on the disk by then. Before that
-    all are taken back, the first one last. Either way the first directory is brought to the disk as it is before: what
-    was seen there must be there, or be gone, after a loss of power as well.
+
+def _nobody_listens(sentence: str) -> None:
+    """For callers that have nobody to tell."""
+
+
+def settle_load(
+    fs: FileSystem, path: str, journal: WriteJournal, clock: Clock, on_notice: OnNotice = _nobody_listens
+) -> bool:
+    """Settle an interrupted load; whether it was taken back, and not finished.
+
+    Removing the journal of the first directory commits a load into several. After that the others are finished by
+    removing their journals, since all data was flushed before. Before that all are taken back, the first one last. In
+    both cases the first directory is synced first: the journal that was, or was not, found there must be so after a
+    power loss, too.
     """
     group = journal.group
     if group is not None and group.number and fs.stat(group.roots[0]) is not None:
@@ -72,12 +86,12 @@ def settle_load(fs: FileSystem, path: str, journal: WriteJournal, clock: Clock) 
                     f"{path}: a load into several log directories was interrupted; recover all of them at once: "
                     f"`tidelog recover {' '.join(group.roots)}`"
                 )
-    take_back(fs, path, journal, clock)
+    take_back(fs, path, journal, clock, on_notice)
     return True
 
 
 def is_decided(fs: FileSystem, journal: WriteJournal) -> bool:
-    """Whether a load into several directories is done already in the first, and this is another one.
+    """Whether a load into several directories is committed in the first, and this is the journal of another one.
 
     Raises StorageError if the first has neither the journal nor what the load has written there.
     """
@@ -89,7 +103,7 @@ def is_decided(fs: FileSystem, journal: WriteJournal) -> bool:
 
 
 def _ensure_done_in_first(fs: FileSystem, group: LoadGroup) -> None:
-    """Raise unless the logs of the first directory are there as far as the load has written them."""
+    """Raise unless the logs of the first directory reach as far as the load has written them."""
     root = group.roots[0]
     points = read_offsets(fs, join(root, RECOVERY_POINT_CHECKPOINT))
     for place, end in group.first_ends.items():
@@ -112,10 +126,12 @@ def _is_of_group(fs: FileSystem, root: str, group: LoadGroup) -> bool:
     return found is not None and found.group is not None and found.group.id == group.id
 
 
-def take_back(fs: FileSystem, path: str, journal: WriteJournal, clock: Clock) -> None:
+def take_back(
+    fs: FileSystem, path: str, journal: WriteJournal, clock: Clock, on_notice: OnNotice = _nobody_listens
+) -> None:
     """Restore the root as the journal says it was, whatever a load has done, and remove the journal.
 
-    The caller has the lock of the root and no log of it open.
+    The caller has the lock of the root and no log of it open. `on_notice` is told what is cut off besides.
     """
     root = OfflineRoot(path, fs=fs)
     if journal_path(fs, path) is None:
@@ -128,7 +144,7 @@ def take_back(fs: FileSystem, path: str, journal: WriteJournal, clock: Clock) ->
                 fs.remove_directory(directory)
             else:
                 with root.owners_kept(directory):
-                    _cut(fs, path, place, note, clock)
+                    _cut(fs, path, place, note, clock, on_notice)
         for name in _FILES_OF_A_ROOT:
             fs.remove(join(path, f"{name}.tmp"))
             if journal.was_empty:
@@ -143,7 +159,7 @@ def take_back(fs: FileSystem, path: str, journal: WriteJournal, clock: Clock) ->
 
 
 def _restore_checkpoints(fs: FileSystem, root: str, journal: WriteJournal) -> None:
-    """Before the logs are cut: no crash may leave an offset in the files that is above what is left."""
+    """Restore them before the logs are cut: no crash may leave an offset in the files that the log does not reach."""
     for name, attribute in (
         (RECOVERY_POINT_CHECKPOINT, "recovery_point"),
         (HIGH_WATERMARK_CHECKPOINT, "high_watermark"),
@@ -156,23 +172,51 @@ def _restore_checkpoints(fs: FileSystem, root: str, journal: WriteJournal) -> No
             checkpoint.write(wanted)
 
 
-def _cut(fs: FileSystem, root: str, place: TopicPartition, note: PartitionNote, clock: Clock) -> None:
+def _cut(
+    fs: FileSystem, root: str, place: TopicPartition, note: PartitionNote, clock: Clock, on_notice: OnNotice
+) -> None:
+    """Cut one log back. Damage from before the load stays as it is: `fsck --repair` knows how to keep what follows."""
     directory = join(root, str(place))
     if not note.has_topic_id:
         fs.remove(join(directory, PARTITION_METADATA))
-    with _recovered(fs, root, place, note, clock) as log:
-        if note.end is not None:
-            log.truncate_to(note.end)
+    if note.end is None:  # nothing was appended yet
+        trim_indexes(fs, directory)
+        return
+    try:
+        notice = cut_back(fs, directory, note.end, clock=clock, rng=random.Random())
+        with _opened(fs, root, place, note, clock, clean_shutdown=True) as log:
+            if log.log_end_offset != note.end:
+                raise CorruptionError(f"{directory} ends at {log.log_end_offset}, and not at {note.end}")
+            log.truncate_to(note.end)  # leader epochs that begin there
+            notices = (notice, *log.notices)
+    except CorruptionError as error:
+        notices = (f"{error}; the log is recovered as Kafka does it", *_recover_and_cut(fs, root, place, note, clock))
+    for notice in notices:
+        if notice is not None:
+            on_notice(notice)
+
+
+def _recover_and_cut(
+    fs: FileSystem, root: str, place: TopicPartition, note: PartitionNote, clock: Clock
+) -> tuple[str, ...]:
+    """Cut a log back that cannot be read up to where it ended: recovery ends it at the damage. What that has cut."""
+    assert note.end is not None
+    with _opened(fs, root, place, note, clock, clean_shutdown=False) as log:
+        log.truncate_to(note.end)
         log.tick()  # the files of segments that were cut off go now: nobody reads them
         last = log.local.segments.active.base_offset
+        notices = log.notices
     # The time that went with the cut may have been the only entry: made anew, the index knows the largest that is left.
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-        fs.remove(join(directory, file_name(last, suffix)))
-    _recovered(fs, root, place, note, clock).close()
+        fs.remove(join(join(root, str(place)), file_name(last, suffix)))
+    _opened(fs, root, place, note, clock, clean_shutdown=False).close()
+    return notices
 
 
-def _recovered(fs: FileSystem, root: str, place: TopicPartition, note: PartitionNote, clock: Clock) -> UnifiedLog:
-    """The log of a partition, opened as after a crash."""
+def _opened(
+    fs: FileSystem, root: str, place: TopicPartition, note: PartitionNote, clock: Clock, *, clean_shutdown: bool
+) -> UnifiedLog:
+    """The log of a partition, opened as after a clean stop, or as after a crash."""
     starts = OffsetCheckpoint(fs, join(root, LOG_START_CHECKPOINT)).read()
     return UnifiedLog.open(
         join(root, str(place)),
@@ -180,6 +224,7 @@ def _recovered(fs: FileSystem, root: str, place: TopicPartition, note: Partition
         recovery_point=max(note.recovery_point or 0, 0),
         log_start_offset=max(starts.get(place, 0), 0),
         high_watermark=note.high_watermark,
+        clean_shutdown=clean_shutdown,
         clock=clock,
         fs=fs,
         lock=False,

@@ -1,9 +1,9 @@
-"""Cells of CSV that a spreadsheet takes for formulas, and how they are made harmless.
+"""Escape the cells of CSV that a spreadsheet would run as formulas.
 
 A cell that begins with = + - or @, or with a tab or line end before one, is a formula to Excel, LibreOffice and others:
 opening the file runs it. Kafka's records hold whatever clients sent. In the safe form such a cell gets an apostrophe in
-front, which spreadsheets read as "this is text". A cell that begins with an apostrophe gets one more, so that taking
-away the first apostrophe of every cell gives the texts back.
+front, which spreadsheets read as "this is text". A cell that begins with an apostrophe gets another one, so removing
+the first apostrophe of every cell restores the texts.
 """
 
 from typing import TYPE_CHECKING

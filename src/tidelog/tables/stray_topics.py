@@ -1,8 +1,8 @@
-"""Topics that a broker would set aside: written into its log directory, and not known to its cluster.
+"""Warn about topics that are written into a broker's log directory but unknown to its cluster.
 
-A broker that starts renames the partitions of such topics to `-stray` and serves nothing of them. The metadata log of
-the cluster says which topics it knows, and by which ids. It lies in a log directory of every node that is a controller;
-where it is not at hand, topics that were not in the directory before are taken for unknown.
+When the broker starts, it renames the partitions of such topics to `-stray` and does not serve them. The metadata log
+of the cluster lists the topics and their ids. Every node that is a controller has it in a log directory; without it,
+topics that were not in the directory before are taken for unknown.
 """
 
 import uuid
@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tidelog.errors import TidelogError
 from tidelog.log.files import ReadFileSystem, join
-from tidelog.log.names import CLUSTER_METADATA_TOPIC, META_PROPERTIES
+from tidelog.log.names import CLUSTER_METADATA_DIRECTORY, META_PROPERTIES
 from tidelog.view.files import ReadOnlyFiles
 from tidelog.view.partition import PartitionView
 from tidelog.view.root import PartitionDirectory, RootView
@@ -24,9 +24,9 @@ _MOST_NAMED = 5  # topics, in a sentence
 def stray_warning(
     fs: ReadFileSystem, roots: Sequence[str], topics: Mapping[str, uuid.UUID | None], new: Collection[str]
 ) -> str | None:
-    """What to tell of topics, with the ids they have in log directories, that a broker there would set aside.
+    """A warning about the topics that a broker would set aside, given the ids that they have in log directories.
 
-    `new` are those that are made by this write. None where no broker uses the directories, or all topics are known.
+    `new` are those that this write creates. None if no broker uses the directories, or all topics are known.
     """
     if not any(fs.stat(join(root, META_PROPERTIES)) is not None for root in roots):
         return None
@@ -52,15 +52,14 @@ def _warning(roots: Sequence[str], strays: Sequence[str], what: str) -> str | No
         ways = f"move the directories of {strays[0]} that have the other id out of the log directories"
     return (
         f"{', '.join(roots)}: the cluster of this broker {what} {named}; when the broker starts it sets their "
-        f"partitions aside as -stray and serves nothing of them. To write what it serves: {ways}, write, start the "
-        "broker"
+        f"partitions aside as -stray and does not serve them. To write what it serves: {ways}, write, start the broker"
     )
 
 
 def known_topics(fs: ReadFileSystem, roots: Sequence[str]) -> dict[str, ClusterTopic] | None:
     """The topics of the cluster; None where its metadata log is not here. Raises TidelogError if it cannot be read."""
-    name = f"{CLUSTER_METADATA_TOPIC}-0"
     for root in roots:
-        if fs.stat(join(root, name)) is not None:
-            return cluster_topics(PartitionView(RootView(ReadOnlyFiles(fs), root), PartitionDirectory.parse(name)))
+        if fs.stat(join(root, CLUSTER_METADATA_DIRECTORY)) is not None:
+            directory = PartitionDirectory.parse(CLUSTER_METADATA_DIRECTORY)
+            return cluster_topics(PartitionView(RootView(ReadOnlyFiles(fs), root), directory))
     return None

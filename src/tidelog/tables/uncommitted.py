@@ -1,8 +1,7 @@
 """Count the rows that a reader of committed data would not be given.
 
-A record of a transaction that was aborted, or that has no end yet, looks like any other in the log. Whoever takes all
-records should learn how many of those there are. Transactions are looked up when the first record of one comes along:
-most topics have none.
+A record of an aborted or open transaction looks like any other in the log. A user who takes all records should learn
+how many of those there are. Transactions are looked up at the first transactional record: most topics have none.
 """
 
 from bisect import bisect_right

@@ -1,8 +1,9 @@
 """Reading around damage: stretches of segments that cannot be walked, and where batches go on behind a bad one.
 
-Behind a batch that is damaged the next one is looked for in two ways. Its length leads there, if that is not what is
-damaged; and entries of the offset index point to batches. What they lead to must be sound from its first byte to its
-last and lie behind all that was read. Where neither leads anywhere, the rest of the segment is left out.
+Behind a batch that is damaged the next one is looked for in three ways. Its length leads there, if that is not what is
+damaged; entries of the offset index point to batches; and what lies before these is searched byte by byte (resync.py).
+What they lead to must be sound from its first byte to its last and lie after all that was read. Where none leads
+anywhere, the rest of the segment is left out.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,13 +13,15 @@ from tidelog.errors import CorruptIndexError, CorruptionError, SegmentGoneError,
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_scan import read_batch
 from tidelog.log.segment_reader import SegmentReader
-from tidelog.records.batches import batch_of
+from tidelog.records.batch import MAGIC
+from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC, batch_of
 from tidelog.records.java import MAX_INT32
 from tidelog.view.partition import PartitionView
+from tidelog.view.resync import Resync
 from tidelog.view.segment import SegmentView
 from tidelog.view.stretches import MisplacedSegmentError, Stretch
 
-__all__ = ["indexed_before", "next_sound", "offset_of_damage", "sound_at", "stretches_around_damage"]
+__all__ = ["first_covered", "indexed_before", "next_sound", "offset_of_damage", "sound_at", "stretches_around_damage"]
 
 
 def stretches_around_damage(
@@ -61,10 +64,18 @@ def _reaches_over(segment: SegmentView, following: int) -> bool:
 
 def _whole_segment(partition: PartitionView, segment: SegmentView, begin: int, end: int) -> list[Stretch]:
     try:
-        reader = segment.open_whole()
+        reader = _open(segment)
     except SegmentGoneError:
         return list(partition.stretches(begin, end))
     return [Stretch(segment, reader, _indexed_position(reader, begin), reader.size, begin, end)]
+
+
+def _open(segment: SegmentView) -> SegmentReader:
+    """A segment up to its last batch, or all of a file in which that cannot be told."""
+    try:
+        return segment.open()
+    except CorruptionError:
+        return segment.open_whole()
 
 
 def _indexed_position(reader: SegmentReader, offset: int) -> int:
@@ -90,8 +101,10 @@ def next_sound(
         reaches = (batch.last_offset if may_begin_before else batch.base_offset) >= next_offset
         return reaches and (batch.is_legacy or batch.base_offset < limit)
 
-    behind = (_by_lengths(reader, position, end, fits), _by_index(reader, position, end, fits))
-    return min((batch for batch in behind if batch is not None), key=lambda batch: batch.position, default=None)
+    by_length, by_index = _by_lengths(reader, position, end, fits), _by_index(reader, position, end, fits)
+    known = min(filter(None, (by_length, by_index)), key=lambda batch: batch.position, default=None)
+    is_frame = known is not None and known == by_length and known.position == _frame_end(reader, position, end)
+    return _by_search(reader, position, end, known, fits, is_frame=is_frame) or known
 
 
 def offset_of_damage(reader: SegmentReader, position: int, before: int) -> int:
@@ -155,6 +168,65 @@ def _by_index(reader: SegmentReader, position: int, end: int, fits: Callable[[Ba
             position = entry.position
     except CorruptIndexError:
         pass
+    return None
+
+
+def _frame_end(reader: SegmentReader, position: int, end: int) -> int | None:
+    """Where the length of the batch at a position leads."""
+    try:
+        header = next(reader.log.batches(position, end), None)
+    except CorruptionError:
+        return None
+    return None if header is None else header.position + header.size
+
+
+def _by_search(
+    reader: SegmentReader,
+    position: int,
+    end: int,
+    known: BatchInfo | None,
+    fits: Callable[[BatchInfo], bool],
+    *,
+    is_frame: bool,
+) -> BatchInfo | None:
+    """The first sound batch between a damaged one and one that is known to follow it, found by looking at every byte.
+
+    Where the length of the damaged one leads to the one that follows, what lies between them counts only if it reaches
+    that exactly: a value may hold a batch, too.
+    """
+    search = Resync(reader.log.file, end, reader.base_offset)
+    until = end if known is None else known.position
+    if is_frame:
+        swallowed = search.swallowed(position + 1, until)
+        found = None if swallowed is None else search.sound_at(swallowed)
+        return found if found is not None and fits(found) else None
+    legacy = reader.log.file.read(HEADER_SIZE_UP_TO_MAGIC - 1, 1) != bytes([MAGIC])
+    position += 1
+    while (at := search.next_sound(position, legacy=legacy, until=until)) is not None:
+        found = search.sound_at(at)
+        if found is None:
+            return None  # it was cut while we looked
+        if fits(found):
+            return found
+        position = at + found.size
+    return None
+
+
+def first_covered(reader: SegmentReader, position: int, frame_end: int, end: int) -> BatchInfo | None:
+    """The first of sound batches that begin inside a batch at a position and together reach beyond its end.
+
+    The length of that one is wrong then. A batch that a record holds ends before the record does.
+    """
+    search = Resync(reader.log.file, end, reader.base_offset)
+    at = search.next_sound(position + 1, legacy=False, until=frame_end)
+    while at is not None:
+        first = found = search.sound_at(at)
+        while found is not None:
+            at = found.position + found.size
+            if at > frame_end:
+                return first
+            found = search.sound_at(at)
+        at = search.next_sound(at + 1, legacy=False, until=frame_end)
     return None
 
 

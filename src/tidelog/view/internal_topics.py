@@ -17,7 +17,7 @@ from tidelog.protocol import MessageType, coordinator_record, message, metadata_
 from tidelog.records.record import Record
 from tidelog.records.varint import read_unsigned_varint
 
-__all__ = ["INTERNAL_TOPICS", "TRANSACTION_STATES", "DecodedRecord", "decode_internal"]
+__all__ = ["INTERNAL_TOPICS", "TRANSACTION_STATES", "DecodedRecord", "decode_internal", "read_frame"]
 
 TRANSACTION_STATES = (
     "Empty",
@@ -136,6 +136,16 @@ def _open_consumer_protocol(member: Fields) -> None:
 # --- framed records: a frame version, a key, a version, a record ------------------------------------------------------
 
 
+def read_frame(data: bytes) -> tuple[int, int, int]:
+    """The key and the version of a framed record, and the position where its fields begin."""
+    frame_version, position = read_unsigned_varint(data, 0, len(data))
+    if frame_version != _FRAME_VERSION:
+        raise UnsupportedError(f"a frame of version {frame_version}; only version {_FRAME_VERSION} is known")
+    api_key, position = read_unsigned_varint(data, position, len(data))
+    version, position = read_unsigned_varint(data, position, len(data))
+    return api_key, version, position
+
+
 def _decode_metadata(record: Record) -> DecodedRecord:
     return _decode_framed(record, metadata_record)
 
@@ -155,11 +165,7 @@ def _decode_framed(record: Record, message_of: Callable[[int], MessageType]) -> 
         return DecodedRecord(None, None, "", "the record has no value")
     data, record_type, version = record.value, "", None
     try:
-        frame_version, position = read_unsigned_varint(data, 0, len(data))
-        if frame_version != _FRAME_VERSION:
-            raise UnsupportedError(f"a frame of version {frame_version}; only version {_FRAME_VERSION} is known")
-        api_key, position = read_unsigned_varint(data, position, len(data))
-        version, position = read_unsigned_varint(data, position, len(data))
+        api_key, version, position = read_frame(data)
         message_type = message_of(api_key)
         record_type = message_type.name
         content, end = message_type.read_from(data, version, position)

@@ -1,7 +1,7 @@
-"""What lies after the last batch of a log that can be read, in words.
+"""The bytes after the last readable batch of a log, described for a person.
 
 An incomplete or failing batch at the very end of the active segment is the end of the log, not corruption: a broker
-that crashed leaves one, and so does a broker that is just writing. Readers end before it. Whoever takes the data
+that crashed leaves one, and so does a broker that is just writing. Readers stop before it. A user who copies the data
 elsewhere should still learn that there was more.
 """
 

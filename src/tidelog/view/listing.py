@@ -23,6 +23,7 @@ from tidelog.log.transaction_index import TransactionEntries
 from tidelog.view.partition import PartitionView
 from tidelog.view.root import PartitionDirectory, RootView
 from tidelog.view.segment import SegmentView
+from tidelog.view.segment_summary import SegmentSummary, summary_of
 
 __all__ = ["PartitionListing", "SegmentListing", "list_roots"]
 
@@ -87,17 +88,18 @@ def _list(root: RootView, directory: PartitionDirectory, with_segments: bool) ->
 
     def look(partition: PartitionView) -> PartitionListing:
         nonlocal known
+        shown = _shown_of(partition)
         known = known._replace(
-            segments=len(partition.segments),
-            bytes=sum(segment.file_size for segment in partition.segments),
+            segments=len(shown),
+            bytes=sum(one.size for one in shown),
             topic_id=None if partition.topic_id is None else uuid_text(partition.topic_id),
         )
         return known._replace(
             log_start_offset=partition.log_start_offset,
             log_end_offset=partition.log_end_offset,
             high_watermark=partition.high_watermark,
-            largest_timestamp_ms=_newest(partition),
-            details=tuple(map(_list_segment, partition.segments)) if with_segments else (),
+            largest_timestamp_ms=_newest(shown),
+            details=tuple(map(_list_segment, shown)) if with_segments else (),
             notices=partition.notices,
         )
 
@@ -107,20 +109,56 @@ def _list(root: RootView, directory: PartitionDirectory, with_segments: bool) ->
         return known._replace(problem=str(error))
 
 
-def _newest(partition: PartitionView) -> int | None:
+class _Shown(NamedTuple):
+    """A segment as readers see it: an unfinished write hides what it has appended."""
+
+    segment: SegmentView
+    size: int
+    next_offset: int
+    is_whole: bool = True
+
+    @property
+    def summary(self) -> SegmentSummary:
+        return self.segment.summary if self.is_whole else summary_of(self.segment.open().log.file, self.size)
+
+
+def _shown_of(partition: PartitionView) -> list[_Shown]:
+    """The segments of a partition without those that hold nothing but records of an unfinished write."""
+    segments = partition.segments
+    if partition.unfinished_notice is None:
+        return [_Shown(segment, segment.file_size, segment.next_offset) for segment in segments]
+    end = partition.log_end_offset
+    ends = {stretch.segment.base_offset: stretch.end for stretch in partition.stretches()}
+    found = []
+    for segment in segments:
+        is_below = segment.next_offset <= partition.log_start_offset  # no reader begins there, and it is whole
+        if not is_below and segment.base_offset >= max(end, segments[0].base_offset + 1):
+            break
+        if is_below or segment.next_offset <= end:
+            found.append(_Shown(segment, segment.file_size, segment.next_offset))
+        else:
+            found.append(_Shown(segment, ends.get(segment.base_offset, 0), end, is_whole=False))
+    return found
+
+
+def _newest(shown: list[_Shown]) -> int | None:
     """The largest timestamp of the last segment that holds something; None if its records have none."""
-    filled = [segment for segment in partition.segments if segment.next_offset > segment.base_offset]
-    newest = filled[-1].open().max_timestamp.timestamp_ms if filled else -1
+    filled = [one for one in shown if one.next_offset > one.segment.base_offset]
+    if not filled:
+        return None
+    if not filled[-1].is_whole:
+        return filled[-1].summary.largest_timestamp_ms
+    newest = filled[-1].segment.open().max_timestamp.timestamp_ms
     return newest if newest >= 0 else None
 
 
-def _list_segment(segment: SegmentView) -> SegmentListing:
-    summary = segment.summary
+def _list_segment(shown: _Shown) -> SegmentListing:
+    segment, summary = shown.segment, shown.summary
     entries = _entries_in(segment, segment.open())
     return SegmentListing(
         segment.base_offset,
-        segment.next_offset,
-        segment.file_size,
+        shown.next_offset,
+        shown.size,
         summary.batches,
         summary.records,
         summary.codecs,
@@ -128,7 +166,7 @@ def _list_segment(segment: SegmentView) -> SegmentListing:
         summary.first_timestamp_ms,
         summary.largest_timestamp_ms,
         summary.smallest_timestamp_ms,
-        dict(_file_states(segment, entries)),
+        dict(_file_states(shown, entries)),
         entries,
     )
 
@@ -143,9 +181,12 @@ def _entries_in(segment: SegmentView, reader: SegmentReader) -> dict[str, int]:
     return {suffix: number for suffix, number in entries.items() if suffix in segment.files}
 
 
-def _file_states(segment: SegmentView, entries: dict[str, int]) -> Iterator[tuple[str, str]]:
+def _file_states(shown: _Shown, entries: dict[str, int]) -> Iterator[tuple[str, str]]:
+    segment = shown.segment
     for suffix in SEGMENT_SUFFIXES:
-        if suffix == LOG_SUFFIX:
+        if suffix == LOG_SUFFIX and not shown.is_whole:
+            yield suffix, f"{segment.file_size - shown.size} bytes of an unfinished write"
+        elif suffix == LOG_SUFFIX:
             left = segment.file_size - segment.size
             yield suffix, f"{left} bytes behind the last batch" if left else "whole"
         elif suffix in entries:

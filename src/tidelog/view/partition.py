@@ -150,10 +150,14 @@ class PartitionView:
     @property
     def missing(self) -> str | None:
         """Why records may be missing at the end, by the high watermark that was noted; None if none are."""
+        return self.missing_after(self.log_end_offset)
+
+    def missing_after(self, end: int) -> str | None:
+        """The same for one who has read up to another end."""
         known = self._root.checkpointed(HIGH_WATERMARK_CHECKPOINT, self.directory)
-        if known is None or known <= self.log_end_offset:
+        if known is None or known <= end:
             return None
-        return f"the high watermark was {known} and the log ends at {self.log_end_offset}: records may be missing"
+        return f"the high watermark was {known} and the log ends at {end}: records may be missing"
 
     @property
     def size(self) -> int:
@@ -242,24 +246,28 @@ class PartitionView:
         return (*self.look.notices, *self._notices_of_the_end(), *self._notices_of_checkpoints())
 
     def _notices_of_the_end(self) -> Iterator[str]:
-        if self._end.problem is not None:
-            yield self._end.problem
+        yield from (what for what in (self._end.damage, self._end.problem) if what is not None)
         undone = self._root.undone(self.directory)
         if undone is not None:
             yield f"{undone[1]} is unfinished: what it has appended from offset {undone[0]} on is not shown"
         if self.missing is not None:
             yield self.missing
 
+    @property
+    def start_notice(self) -> str | None:
+        """Why records that were deleted may be shown: the checkpoint that knows where the log starts is damaged."""
+        damage = self._root.damage(LOG_START_CHECKPOINT, self.directory)
+        return None if damage is None else f"{damage}; the log starts with its first segment"
+
     def _notices_of_checkpoints(self) -> Iterator[str]:
-        for name, what in (
-            (LOG_START_CHECKPOINT, "the log starts with its first segment"),
-            (HIGH_WATERMARK_CHECKPOINT, "the high watermark is taken to be the log end"),
-        ):
-            if self.directory.mark is None and self._root.checkpointed(name, self.directory) is None:
-                damage = self._root.damage(name)
-                # Most logs start with their first segment, and have no entry of it.
-                if damage is not None or (name == HIGH_WATERMARK_CHECKPOINT):
-                    yield f"{damage or f'{join(self.root, name)} does not know {self.topic_partition}'}; {what}"
+        if self.start_notice is not None:
+            yield self.start_notice
+        name = HIGH_WATERMARK_CHECKPOINT
+        known = self._root.checkpointed(name, self.directory)
+        if self.directory.mark is None and (known is None or known < 0):
+            damage = self._root.damage(name, self.directory)
+            why = damage or f"{join(self.root, name)} does not know {self.topic_partition}"
+            yield f"{why}; the high watermark is taken to be the log {'end' if known is None else 'start'}"
         for name, read in ((LEADER_EPOCH_CHECKPOINT, read_epochs), (PARTITION_METADATA, read_topic_id)):
             try:
                 read(self.files, join(self.path, name))

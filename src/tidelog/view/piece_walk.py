@@ -15,12 +15,14 @@ import numpy as np
 from tidelog.columns.chunks import Chunk, read_chunks
 from tidelog.errors import CorruptionError, CorruptRecordError, StorageError
 from tidelog.kernels.headers import Checksum, HeaderScan, check_headers
+from tidelog.log.batch_info import BatchInfo
 from tidelog.log.files import ReadFile
 from tidelog.log.segment_reader import SegmentReader
-from tidelog.records.batch import MAGIC
+from tidelog.records.batch import MAGIC, PREFIX_SIZE
 from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC
-from tidelog.view.damage import next_sound, offset_of_damage, stretches_around_damage
+from tidelog.view.damage import first_covered, next_sound, offset_of_damage, stretches_around_damage
 from tidelog.view.files import ViewFiles
+from tidelog.view.mended_file import MendedFile, header_proven
 from tidelog.view.partition import PartitionView
 from tidelog.view.row_choice import Int64Array, last_offsets
 from tidelog.view.segment import with_advice
@@ -66,6 +68,7 @@ class PieceWalk:
         self._next_offset = piece.first_offset  # everything below was delivered
         self._doubt = ""  # what was wrong at the look before
         self._damaged = ""  # the file in which that was so again; nobody is rewriting it
+        self._last_given = -1  # the position of the batch before what was found to be damaged; -1 if it is not known
         self._told_end: int | None = None  # the end of the log that was told of as too early
 
     def __iter__(self) -> Iterator[Window]:
@@ -139,27 +142,52 @@ class PieceWalk:
     def _read_around_damage(self, stretch: Stretch, own_limit: int, notices: list[str]) -> Iterator[Window]:
         """The sound batches of a stretch, whose segment has the offsets below `own_limit`."""
         reader, position = stretch.reader, stretch.start
+        file = MendedFile(reader.log.file)
         while position < stretch.end and self._next_offset < stretch.limit_offset:
             try:
-                yield from self._read(stretch.segment.base_offset, reader.log.file, position, stretch.end)
+                yield from self._read(stretch.segment.base_offset, file, position, stretch.end)
                 return
             except DamagedBatchError as error:
                 self._believe(error, reader.log.path)
+                covered = self._covered_by_last(reader, error.position, stretch.end, own_limit)
+                if covered is not None:  # what was wrong was reported where it was decoded
+                    position = covered.position
+                    continue
+                is_first = self._next_offset == self._piece.first_offset
                 following = next_sound(
-                    reader,
-                    error.position,
-                    stretch.end,
-                    self._next_offset,
-                    own_limit,
-                    may_begin_before=self._next_offset == self._piece.first_offset,
+                    reader, error.position, stretch.end, self._next_offset, own_limit, may_begin_before=is_first
                 )
                 position = stretch.end if following is None else following.position
                 before = own_limit if following is None else following.base_offset
-                if not self._was_told_before(reader, error.position, before):
+                is_told = self._was_told_before(reader, error.position, before)
+                proven = header_proven(reader, error.position, position)
+                if proven is not None and self._fits(proven[1], before) and not file.is_mended(error.position):
+                    position = error.position
+                    file.mend(position, proven[0])
+                    if not is_told:
+                        length = proven[1].size - PREFIX_SIZE
+                        notices.append(f"{error}: with a length of {length} its checksum holds, and it is read")
+                    continue
+                if not is_told:
                     notice = f"{error}: these {position - error.position} bytes are left out"
                     notices.append(f"{notice}{_offsets_between(self._next_offset, before)}")
                 if before >= stretch.limit_offset:
                     return
+
+    def _covered_by_last(self, reader: SegmentReader, position: int, end: int, own_limit: int) -> BatchInfo | None:
+        """The next sound batch, if it begins inside the last one that was given: its length led to a position where
+        there is none. Only without checksums such a batch is given."""
+        last, self._last_given = self._last_given, -1
+        if self._verify or last < 0:
+            return None
+        found = first_covered(reader, last, position, end)
+        return found if found is not None and self._next_offset <= found.base_offset < own_limit else None
+
+    def _fits(self, batch: BatchInfo, before: int) -> bool:
+        """Whether the offsets of a batch lie between what was read and those of what follows it."""
+        is_first = self._next_offset == self._piece.first_offset
+        reached = batch.last_offset if is_first else batch.base_offset
+        return self._next_offset <= reached and batch.base_offset <= batch.last_offset < before
 
     def _was_told_before(self, reader: SegmentReader, position: int, before: int) -> bool:
         """Whether damage that lies before an offset begins with offsets of another piece, which tells of it."""
@@ -175,7 +203,7 @@ class PieceWalk:
 
     def _read(self, segment: int, file: ReadFile, start: int, end: int) -> Generator[Window, None, None]:
         """The batches between two positions, up to the limit."""
-        position, first_offset = start, self._next_offset
+        position, first_offset, chunk = start, self._next_offset, None
         try:
             for chunk in read_chunks(file, start=start, end=end):
                 position = chunk.position + chunk.scan.end
@@ -190,11 +218,14 @@ class PieceWalk:
                     raise _damage(file.path, wanted, sound, self._next_offset, self._piece.limit_offset, behind)
                 if self._next_offset >= self._piece.limit_offset:
                     return
-        except DamagedBatchError:
+        except DamagedBatchError as error:
+            self._last_given = _position_before(chunk, error.position)
             raise
         except CorruptRecordError as error:
+            self._last_given = _position_before(chunk, position)
             raise DamagedBatchError(f"{file.path}, {error}", position) from None
         if position < end:
+            self._last_given = _position_before(chunk, position)
             raise DamagedBatchError(f"{file.path}, position {position}: the file ends inside a batch", position)
 
     def _wanted_of(self, chunk: Chunk, path: str, *, is_first: bool) -> Chunk:
@@ -218,6 +249,14 @@ class DamagedBatchError(CorruptRecordError):
     def __init__(self, message: str, position: int) -> None:
         super().__init__(message)
         self.position = position
+
+
+def _position_before(chunk: Chunk | None, position: int) -> int:
+    """The position of the batch of a chunk that lies before a position; -1 if there is none."""
+    if chunk is None:
+        return -1
+    before = chunk.scan.positions[chunk.scan.positions < position - chunk.position]
+    return chunk.position + int(before[-1]) if len(before) else -1
 
 
 def _first_offset_behind(chunk: Chunk, file: ReadFile, end: int) -> int | None:

@@ -8,11 +8,13 @@ the caller says that the default partitioner chose the partition.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain, pairwise
 
 from tidelog.errors import CorruptionError
-from tidelog.log.batch_info import BatchInfo
+from tidelog.log.batch_info import TRANSACTIONAL, BatchInfo
 from tidelog.log.batch_scan import read_batch
+from tidelog.log.offsets import MAX_OFFSET
 from tidelog.log.segment_reader import SegmentReader
 from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.records.batches import batch_of
@@ -20,6 +22,7 @@ from tidelog.view.damage import indexed_before, sound_at, stretches_around_damag
 from tidelog.view.partition import PartitionView
 from tidelog.view.pieces import Piece
 from tidelog.view.request import Request, RowChoice, time_ms
+from tidelog.view.salvaged_transactions import salvaged_transactions
 from tidelog.view.stretches import Stretch, reaches_over
 
 __all__ = ["plan", "time_ms", "unverified_tail"]
@@ -34,10 +37,15 @@ def plan(
     there, and planned around.
     """
     partition.ensure_copies_agree()
-    first, limit = request.offsets(partition, notices)
+    try:
+        first, limit = request.offsets(partition, notices)
+        aborted = partition.aborted_transactions(first, limit) if request.committed and first < limit else []
+    except CorruptionError:
+        if notices is None or not request.committed:
+            raise
+        first, limit, aborted = _committed_around_damage(partition, request, notices)
     if first >= limit:
         return
-    aborted = partition.aborted_transactions(first, limit) if request.committed else []
     stretches = (
         partition.stretches(first, limit)
         if notices is None
@@ -50,19 +58,36 @@ def plan(
             yield _piece(partition, cut, aborted, request.rows)
 
 
+def _committed_around_damage(
+    partition: PartitionView, request: Request, notices: list[str]
+) -> tuple[int, int, list[AbortedTxnEntry]]:
+    """The first offset, the limit and the aborted transactions, where damage hides some of the transactions."""
+    known = salvaged_transactions(partition)
+    notice = known.notice(partition)
+    if notice is not None and notice not in notices:
+        notices.append(notice)
+    first, limit = replace(request, committed=False).offsets(partition, notices)
+    return first, min(limit, known.last_stable_offset), known.aborted
+
+
 def unverified_tail(partition: PartitionView, request: Request) -> Piece | None:
     """The batches after the end of the log that are complete, whatever their checksums say, if they are asked for.
 
-    Only for a reader that compares no checksums: for any other the log ends before them.
+    Only for a reader that compares no checksums: for any other the log ends before them. Of transactions nobody can
+    tell there how they ended: one who wants committed data gets none of them, and nothing after the first.
     """
     end, left_out = partition.log_end_offset, partition.left_out
-    if left_out is None or left_out.offset != end or request.committed or not request.reaches(partition, end):
+    if left_out is None or left_out.offset != end or not request.reaches(partition, end):
+        return None
+    if request.committed and not _is_stable(partition):
         return None
     reader = partition.segments[-1].open_whole()
     batches: list[BatchInfo] = []
     try:
         for batch in reader.log.batches(left_out.position, left_out.position + left_out.size):
-            if batch.base_offset < (batches[-1].next_offset if batches else end):
+            if batch.base_offset < (batches[-1].next_offset if batches else end) or batch.next_offset > MAX_OFFSET:
+                break
+            if request.committed and (batch.attributes & TRANSACTIONAL or batch.is_control):
                 break
             batches.append(batch)
     except CorruptionError:
@@ -74,6 +99,14 @@ def unverified_tail(partition: PartitionView, request: Request) -> Piece | None:
         partition.topic, partition.partition, partition.path, reader.base_offset, reader.log.path, left_out.position,
         stop, batches[0].base_offset, end, batches[-1].next_offset, (), request.rows,
     )  # fmt: skip
+
+
+def _is_stable(partition: PartitionView) -> bool:
+    """Whether no transaction is open at the end of a log."""
+    try:
+        return partition.limit_of(committed=True) == partition.log_end_offset
+    except CorruptionError:
+        return False
 
 
 def _told_apart(stretches: Iterator[Stretch]) -> Iterator[Stretch]:

@@ -14,6 +14,7 @@ import numpy as np
 from tidelog.errors import CorruptionError, UnsupportedError
 from tidelog.log.batch_info import BatchInfo, batch_info
 from tidelog.log.files import ReadFile
+from tidelog.log.offsets import MAX_OFFSET
 from tidelog.records.batch import BATCH_HEADER_SIZE, MAGIC, PREFIX_SIZE
 from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC, batch_of
 from tidelog.records.checksum import crc32c_of
@@ -26,9 +27,13 @@ _CHUNK = 1 << 20
 _SMALLEST_V2 = BATCH_HEADER_SIZE - PREFIX_SIZE
 _LEGACY_HEAD = 26
 _CRC_AT = HEADER_SIZE_UP_TO_MAGIC  # of a version 2 batch; what it covers follows
-_LARGEST_HEADLESS = 4 << 20
-_MOST_SUMMED = 64 << 20  # bytes of checksums that one search may cost
+_MOST_MISSING = _CRC_AT - 1
+_FIRST_CHUNK = 16 << 10
+_NEAR = 4096
+_MOST_SUMMED = 64 << 20  # bytes of checksums that one search may cost,
+_MOST_TIMES_SUMMED = 4  # or so many times what is searched
 _CODEC_BITS, _LARGEST_CODEC, _UNUSED_BITS = 0x07, 4, 0x80
+_SIGN = 0x80
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Int64Array = np.ndarray[Any, np.dtype[np.int64]]
@@ -76,7 +81,7 @@ class Resync:
         return info
 
     def _fits(self, first: int, last: int) -> bool:
-        return self._base_offset <= first <= last <= self._base_offset + MAX_INT32
+        return self._base_offset <= first <= last <= min(self._base_offset + MAX_INT32, MAX_OFFSET - 1)
 
     def next_sound(self, start: int, *, legacy: bool, until: int | None = None) -> int | None:
         """The position of the first sound batch at or after `start`, and before `until`.
@@ -84,8 +89,10 @@ class Resync:
         Entries of the old formats only if wished.
         """
         until = self._size if until is None else until
+        chunk = _FIRST_CHUNK  # the next one is near in most cases
         while self._size - start > HEADER_SIZE_UP_TO_MAGIC and start < until:
-            data = self._file.read(start, _CHUNK)
+            data = self._file.read(start, min(chunk, until - start + BATCH_HEADER_SIZE))
+            chunk = min(4 * chunk, _CHUNK)
             for candidate in self._candidates(np.frombuffer(data, np.uint8), start, legacy).tolist():
                 if candidate >= until:
                     return None
@@ -98,29 +105,78 @@ class Resync:
 
     def is_headless(self, found: Headless) -> bool:
         """Whether what stands between two positions is a version 2 batch, whatever its first 17 bytes say."""
-        size = found.end - found.start
-        if not BATCH_HEADER_SIZE <= size <= _LARGEST_HEADLESS:
+        if found.end - found.start < BATCH_HEADER_SIZE:
             return False
-        data = self._file.read(found.start, size)
-        at = np.zeros(1, np.int64)
-        if len(data) < size:
+        head = self._file.read(found.start, BATCH_HEADER_SIZE)
+        if len(head) < BATCH_HEADER_SIZE:
             return False  # it was cut while we looked
-        return bool(len(_with_sane_fields(np.frombuffer(data, np.uint8), at))) and _sum_holds(data, 0)
+        is_sane = bool(len(_with_sane_fields(np.frombuffer(head, np.uint8), np.zeros(1, np.int64))))
+        return is_sane and self._sum_holds(found)
+
+    def short_headed(self, position: int, end: int) -> Headless | None:
+        """The batch between two positions of which some of the first 17 bytes are missing: it begins before its start.
+
+        The checksum and what it covers must be there.
+        """
+        head = self._file.read(position, BATCH_HEADER_SIZE - 1)
+        if end - position < BATCH_HEADER_SIZE - 1 or len(head) < BATCH_HEADER_SIZE - 1:
+            return None
+        data = np.frombuffer(bytes(_MOST_MISSING) + head, np.uint8)
+        for candidate in _with_sane_fields(data, np.arange(_MOST_MISSING)).tolist():
+            found = Headless(position - _MOST_MISSING + candidate, end)
+            if found.length >= _SMALLEST_V2 and self._sum_holds(found):
+                return found
+        return None
+
+    def _sum_holds(self, found: Headless) -> bool:
+        at, computed = found.start + _CRC_AT + 4, 0
+        stored = int.from_bytes(self._file.read(found.start + _CRC_AT, 4), "big")
+        while at < found.end:
+            data = self._file.read(at, min(_CHUNK, found.end - at))
+            if not data:
+                return False
+            computed = crc32c_of(data, computed)
+            at += len(data)
+        return computed == stored
 
     def headless(self, start: int, end: int) -> Headless | None:
         """The batch that ends at `end`, and of which nothing stands before `start`, by its checksum alone."""
-        if not BATCH_HEADER_SIZE <= end - start <= _LARGEST_HEADLESS:
-            return None
-        data = self._file.read(start, end - start)
-        if len(data) < end - start:
-            return None
-        at = np.arange(len(data) - BATCH_HEADER_SIZE + 1)
-        summed = 0
-        for candidate in _with_sane_fields(np.frombuffer(data, np.uint8), at).tolist():
-            if _sum_holds(data, candidate):
-                return Headless(start + candidate, end)
-            summed += len(data) - candidate
-            if summed > _MOST_SUMMED:
+        return self.headless_near(start, end) or self.last_headless(start, end)
+
+    def headless_near(self, start: int, end: int) -> Headless | None:
+        """The same for a batch that begins close after `start`, as it does if bytes were inserted into its header."""
+        candidates = self._headless_candidates(start, min(start + _NEAR, end - BATCH_HEADER_SIZE + 1))
+        return self._first_headless(candidates, end, max(_MOST_SUMMED, _MOST_TIMES_SUMMED * (end - start)))
+
+    def last_headless(self, start: int, end: int) -> Headless | None:
+        """The same for a batch of any size: positions close to the end, whose checksums cost least, come first."""
+        stop, size = end - BATCH_HEADER_SIZE + 1, _FIRST_CHUNK
+        left = max(_MOST_SUMMED, _MOST_TIMES_SUMMED * (end - start))
+        while stop > start and left > 0:
+            first = max(start, stop - size)
+            candidates = self._headless_candidates(first, stop)[::-1]
+            found = self._first_headless(candidates, end, left)
+            if found is not None:
+                return found
+            left -= int((end - candidates).sum())
+            stop, size = first, min(2 * size, _CHUNK)
+        return None
+
+    def _headless_candidates(self, start: int, stop: int) -> Int64Array:
+        """The positions of a range at which the fields under a checksum could be those of a version 2 batch."""
+        size = stop - start + BATCH_HEADER_SIZE - 1
+        data = np.frombuffer(self._file.read(start, size) if stop > start else b"", np.uint8)
+        if len(data) < size or stop <= start:
+            return np.empty(0, np.int64)  # it was cut while we looked
+        return _with_sane_fields(data, _sane_count(data)) + start
+
+    def _first_headless(self, candidates: Int64Array, end: int, most_summed: int) -> Headless | None:
+        for candidate in candidates.tolist():
+            found = Headless(candidate, end)
+            if self._sum_holds(found):
+                return found
+            most_summed -= end - candidate
+            if most_summed < 0:
                 break
         return None
 
@@ -130,14 +186,14 @@ class Resync:
         The length of a broken batch may be wrong though it leads to a sound one, and cover those between.
         A batch that somebody has put into the value of a record ends before the record does, and is none of them.
         """
-        at = self.next_sound(start, legacy=True)
+        at = self.next_sound(start, legacy=True, until=end)
         while at is not None and at < end:
             first = at
             while at < end and (info := self.sound_at(at)) is not None:
                 at += info.size
             if at == end or (at > end and at == self._size):
                 return first
-            at = self.next_sound(max(at, first + 1), legacy=True)
+            at = self.next_sound(max(at, first + 1), legacy=True, until=end)
         return None
 
     def _candidates(self, data: Bytes, start: int, legacy: bool) -> Int64Array:
@@ -171,10 +227,12 @@ def _with_sane_fields(data: Bytes, at: Int64Array) -> Int64Array:
     return at[(producer >= -1) & (epoch >= -1) & (sequence >= -1)]
 
 
-def _sum_holds(data: bytes, at: int) -> bool:
-    """Whether the checksum of the batch at a position, which reaches to the end of `data`, holds."""
-    stored = int.from_bytes(data[at + _CRC_AT : at + _CRC_AT + 4], "big")
-    return crc32c_of(memoryview(data)[at + _CRC_AT + 4 :]) == stored
+def _sane_count(data: Bytes) -> Int64Array:
+    """Where a version 2 batch could begin by its attributes and its number of records, at little cost a byte."""
+    size = len(data) - BATCH_HEADER_SIZE + 1
+    high, *others = (data[57 + byte : 57 + byte + size] for byte in range(4))
+    has_records = high | others[0] | others[1] | others[2]
+    return np.flatnonzero((data[21 : 21 + size] == 0) & (has_records != 0) & (high < _SIGN))
 
 
 def _big(data: Bytes, at: Int64Array, size: int) -> Int64Array:

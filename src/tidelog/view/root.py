@@ -166,15 +166,17 @@ class RootView:
         """From which offset on a partition holds what an unfinished write has appended, and which write that is.
 
         Up to there readers see the log. A broker that has had the log since has taken what is there for its own, and
-        its high watermark is above that offset: then everything is shown.
+        its high watermark is above that offset: then everything is shown. The write itself notes the high watermark
+        that will hold once it is finished: that one is no broker's.
         """
         journal = self.unfinished_write
         note = None if journal is None or directory.mark else journal.partitions.get(directory.topic_partition)
         end = None if note is None else note.shown_end
-        if journal is None or end is None:
+        if journal is None or note is None or end is None:
             return None
         watermark = self.checkpointed(HIGH_WATERMARK_CHECKPOINT, directory)
-        return (end, journal.kind.words) if watermark is None or watermark <= end else None
+        is_ours = watermark is None or watermark <= end or watermark == note.end_then
+        return (end, journal.kind.words) if is_ours else None
 
     @property
     def unfinished_notice(self) -> str | None:
@@ -188,9 +190,12 @@ class RootView:
             f"shown. If nothing is writing, run `tidelog recover {self.path}`"
         )
 
-    def damage(self, name: str) -> str | None:
-        """What is wrong with a checkpoint that was read."""
-        return self._damage.get(name)
+    def damage(self, name: str, directory: PartitionDirectory) -> str | None:
+        """What is wrong with a checkpoint, or with its entry of a partition; None for a marked directory."""
+        known = self.checkpointed(name, directory)
+        if known is not None and known < 0:
+            return f"{join(self.path, name)}: {directory.topic_partition} has offset {known}, which cannot be"
+        return None if directory.mark is not None else self._damage.get(name)
 
     def _read(
         self, name: str, read: Callable[[ViewFiles, str], dict[TopicPartition, int]]

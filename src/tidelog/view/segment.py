@@ -32,6 +32,7 @@ from tidelog.log.names import (
     file_name,
 )
 from tidelog.log.offset_index import OffsetEntries
+from tidelog.log.offsets import MAX_OFFSET
 from tidelog.log.segment_reader import NoFile, ReadLogFile, SegmentReader
 from tidelog.log.time_index import TimeEntries
 from tidelog.log.transaction_index import TransactionEntries
@@ -82,6 +83,7 @@ class SegmentEnd(NamedTuple):
     leader_epoch: int | None  # of the last batch; None in the old formats and where there is none
     problem: str | None  # what is wrong with the bytes behind, if there are any that a live writer would not leave
     left_out: int = 0  # how many of them there are, zeros of a preallocated file apart
+    damage: str | None = None  # what is no batch and lies before the last ones, if that was met
 
     @property
     def bare_problem(self) -> str | None:
@@ -286,15 +288,40 @@ def _whole(reader: SegmentReader) -> SegmentEnd:
         raise with_advice(
             CorruptRecordError(f"{reader.log.path}, position {end.position}: the last {left} bytes are no batch")
         )
+    if end.next_offset > MAX_OFFSET:
+        raise with_advice(
+            CorruptRecordError(f"{reader.log.path}, position {last[-1].position}: {_beyond_offsets(last[-1])}")
+        )
     return end
 
 
 def _tail(reader: SegmentReader) -> SegmentEnd:
-    """The end of the active segment: what is torn, not yet written, or failing at its very end does not count."""
-    file = reader.log.file
+    """The end of the active segment: what is torn, not yet written, or failing at its very end does not count.
+
+    Bytes that sound batches follow are damage and not the end: whoever reads them meets it.
+    """
+    file, damage = reader.log.file, None
     batches, problem = _last_batches(reader)
-    is_impossible = problem is not None  # a length that nobody would have begun to write
-    failing = 0
+    while True:
+        is_impossible = problem is not None  # a length that nobody would have begun to write
+        walked = batches[-1].position + batches[-1].size if batches else 0
+        end, failing = _sound_end(reader, batches)
+        if end.position == reader.size or _is_zero(file, end.position, reader.size):
+            return end._replace(damage=damage)
+        found = _sound_behind(reader, end.position, walked if failing is not None else None, is_impossible)
+        if found is None or next(scan_batches(file, found, reader.size)).last_offset < end.next_offset:
+            break  # a batch with smaller offsets is a stray copy, and no end of a log
+        damage = damage or f"{file.path}, position {end.position}: no batch, but sound ones follow at {found}"
+        start, stop, problem = _last_stretch(file, found, reader.size)
+        batches = deque(scan_batches(file, start, stop), maxlen=_LAST_BATCHES)
+    problem = failing or problem
+    told = None if problem is None else f"{problem}{_END_BEFORE}"
+    return end._replace(problem=told, left_out=reader.size - end.position, damage=damage)
+
+
+def _sound_end(reader: SegmentReader, batches: deque[BatchInfo]) -> tuple[SegmentEnd, CorruptRecordError | None]:
+    """The end after the last sound one of some batches, and what is wrong with the first of those that follow it."""
+    file, problem, failing = reader.log.file, None, 0
     while batches:
         fault = _fault_of_last(file, batches)
         if fault is None:
@@ -306,15 +333,7 @@ def _tail(reader: SegmentReader) -> SegmentEnd:
             raise with_advice(problem)  # more than an end
         if not batches:
             batches = _batches_before(reader, last)
-    end = _end_behind(reader, batches[-1] if batches else None)
-    if end.position == reader.size or _is_zero(file, end.position, reader.size):
-        return end
-    if not failing:
-        _ensure_end(reader, end, is_impossible)
-    left_out = reader.size - end.position
-    if problem is None:
-        return end._replace(left_out=left_out)
-    return end._replace(problem=f"{problem}{_END_BEFORE}", left_out=left_out)
+    return _end_behind(reader, batches[-1] if batches else None), problem
 
 
 def _batches_before(reader: SegmentReader, batch: BatchInfo) -> deque[BatchInfo]:
@@ -328,23 +347,22 @@ def _batches_before(reader: SegmentReader, batch: BatchInfo) -> deque[BatchInfo]
     return found
 
 
-def _ensure_end(reader: SegmentReader, end: SegmentEnd, is_impossible: bool) -> None:
-    """Raise if sound batches follow what looks like the end: then it is damage.
+def _sound_behind(reader: SegmentReader, position: int, walked: int | None, is_impossible: bool) -> int | None:
+    """Where sound batches follow what looks like the end, which is at a position; None if it is the end.
 
-    Behind a batch that seems to be incomplete they must reach the end of the file, one behind the other: a value may
-    hold a batch, too, and is in the file before the record around it is complete.
+    After a batch that seems to be incomplete, or whose checksum fails, they must reach the end of the file, one behind
+    the other: a value may hold a batch, too, and is in the file before the record around it is complete. `walked` is
+    the position behind the last of the batches that fail, if there are some.
     """
     from tidelog.view.resync import Resync
 
     search = Resync(reader.log.file, reader.size, reader.base_offset)
-    behind = end.position + 1
-    found = search.next_sound(behind, legacy=False) if is_impossible else search.swallowed(behind, reader.size)
-    if found is not None:
-        raise with_advice(
-            CorruptRecordError(
-                f"{reader.log.path}, position {end.position}: no batch, but sound ones follow at {found}"
-            )
-        )
+    found = None
+    if walked is not None or not is_impossible:
+        found = search.swallowed(position + 1, reader.size)
+    if found is None and is_impossible:
+        found = search.next_sound((position if walked is None else walked) + 1, legacy=False)
+    return found
 
 
 def _fault_of_last(file: ReadFile, batches: Sequence[BatchInfo]) -> str | None:
@@ -352,11 +370,18 @@ def _fault_of_last(file: ReadFile, batches: Sequence[BatchInfo]) -> str | None:
     last = batches[-1]
     if len(batches) > 1 and last.last_offset < batches[-2].next_offset:
         return f"offset {last.last_offset} behind offset {batches[-2].last_offset}"
+    if last.next_offset > MAX_OFFSET:
+        return _beyond_offsets(last)
     try:
         batch_of(read_batch(file, last)).ensure_valid()
     except CorruptionError as error:
         return str(error)
     return None
+
+
+def _beyond_offsets(batch: BatchInfo) -> str:
+    """What is wrong with a batch after which no offset is left."""
+    return f"offset {batch.last_offset}: the largest that a record can have is {MAX_OFFSET - 1}"
 
 
 def _last_batches(reader: SegmentReader) -> tuple[deque[BatchInfo], CorruptionError | None]:

@@ -33,9 +33,9 @@ def verify(
 
     Exit codes: 0 nothing wrong, 1 findings.
     """
-    from tidelog.fsck.addresses import file_system_of
     from tidelog.fsck.places import find_places
     from tidelog.spark.jobs.verify import absolute_paths
+    from tidelog.view.addresses import file_system_of
 
     names = absolute_paths(directories)
     find_places(file_system_of(names), names)  # says what is wrong with them

@@ -1,13 +1,17 @@
 """`tidelog spark export` and `tidelog spark load`: tables out, tables in, by Spark's readers and writers."""
 
+import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from tidelog.cli.bounds import topic_option
 from tidelog.cli.completion import complete_topic
+from tidelog.cli.local_paths import LOCAL_PATH
 from tidelog.cli.output import count, print_json, say, table
+from tidelog.cli.records import tell_of_ends, tell_of_unfinished
 from tidelog.cli.spark import on_spark, pairs_of, spark_options
 
 __all__ = ["export", "load"]
@@ -68,7 +72,9 @@ def export(
 
     Records of aborted and open transactions are left out; --read-option isolationLevel=read_uncommitted includes them.
 
-    Exit codes: 0 all was written, 1 some values went to _corrupt_record, or damage was left out.
+    What could not be read at the end of a log is reported on standard error with its offsets and bytes.
+
+    Exit codes: 0 all was written, 1 some values went to _corrupt_record, or something was left out.
     """
     from tidelog.spark.jobs.export import ExportWishes
     from tidelog.spark.jobs.export import export as run
@@ -103,12 +109,33 @@ def export(
         if done.damaged:
             where = f"`tidelog fsck --deep {directories[0]}` tells where"
             say(f"{count(done.damaged, 'damaged place')} left out: {where}", err=True)
-    raise click.exceptions.Exit(_NOT_ALL if done.corrupt or done.damaged else 0)
+    is_cut = _tell_of_ends(paths, wishes.reading, is_stream=checkpoint is not None)
+    raise click.exceptions.Exit(_NOT_ALL if done.corrupt or done.damaged or is_cut else 0)
+
+
+def _tell_of_ends(paths: list[str], reading: Mapping[str, str], *, is_stream: bool) -> bool:
+    """Report what could not be read at the end of logs, as `tidelog export` does; whether that is a finding.
+
+    Spark's tasks end where the log ends. Only who reads to that end has asked for what lies there.
+    """
+    import tidelog
+    from tidelog.spark.option_values import OptionValues
+    from tidelog.spark.read_options import ReadOptions
+
+    options = ReadOptions.of(OptionValues({**reading, "paths": json.dumps(paths)}), is_stream=is_stream)
+    if options.reach.end_bound != "logEnd" or any(name.lower().startswith("ending") for name in reading):
+        return False
+    places = options.places
+    logs = tidelog.open(places.paths, replica=places.replica, storage_options=dict(places.storage) or None)
+    tell_of_unfinished(logs)
+    return tell_of_ends([logs[partition] for partition in options.topics.choose(logs)], {})
 
 
 @click.command()
 @click.argument("sources", metavar="PATH...", nargs=-1, required=True)
-@click.option("--to", "directory", required=True, metavar="DIR", help="The log directory; a new one is made.")
+@click.option(
+    "--to", "directory", required=True, type=LOCAL_PATH, metavar="DIR", help="The log directory; a new one is made."
+)
 @topic_option
 @click.option(
     "--format",

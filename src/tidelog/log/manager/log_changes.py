@@ -268,9 +268,14 @@ class LogChanges:
         log = self._manager.find(partition, future=is_future)
         if log is None:
             return
-        # The old segments go one by one, the last one first: a crash may leave any number of them.
-        left = min(offset, log.local.segments.first.base_offset)
-        roots = self._lower({partition: (log, Bound(left, offset, log_start))})
+        # The old segments go one by one, the last one first: a crash may leave any number of them, and none at all
+        # unless the new one takes the place of the first. Without any, a log begins at its checkpointed log start.
+        first = log.local.segments.first.base_offset
+        left, end = min(offset, first), offset
+        if offset != first:
+            checkpointed = self._manager.root_set.of(log).log_starts.get(partition) or 0
+            left = end = min(left, checkpointed)
+        roots = self._lower({partition: (log, Bound(left, end, log_start))})
         try:
             begin_anew = partial(log.truncate_fully_and_start_at, offset, log_start)
             if is_future:

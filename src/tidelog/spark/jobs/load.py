@@ -27,6 +27,7 @@ from tidelog.spark.option_values import OptionValues
 from tidelog.spark.source import FORMAT
 from tidelog.spark.write_options import WriteOptions
 from tidelog.tables.assignment import known_sizes
+from tidelog.view.addresses import ensure_no_address, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,7 +76,8 @@ def load(
     on_tasks: OnTasks | None = None,
 ) -> list[Loaded]:
     """Append a table, by its path, its paths or its name, to a topic of a directory that all workers see."""
-    root = os.path.abspath(directory)
+    ensure_no_address([directory], "a load")
+    root = os.path.abspath(local_path(directory))
     options = {**wishes.writing, "topic": topic}
     if wishes.partitions is not None:
         options["partitions"] = str(wishes.partitions)
@@ -85,13 +87,15 @@ def load(
             reader = reader.schema(wishes.schema)
         table = reader.load(source if isinstance(source, str) else list(source))
         records = _records(table, wishes)
-        there = look(WriteOptions.of(OptionValues({**options, "path": root}), overwrite=False))
+        writing = WriteOptions.of(OptionValues({**options, "path": root}), overwrite=False)
+        there = look(writing)
         is_new = not any(place.topic == topic for place in there)
         before = {} if is_new else _ends(root, topic)
-        known = known_sizes(LocalFileSystem(), root, there)
+        fs = LocalFileSystem()
+        known, may_lack = known_sizes(fs, root, there), writing.broker_dirs(fs).may_lack_some
         is_growing = is_new and wishes.partitions is None and topic not in known
         wanted = _named_partitions(records) if is_growing else wishes.partitions
-        shape = shapes_of(there, topic, wanted, known)[topic]
+        shape = shapes_of(there, topic, wanted, known, may_lack=may_lack)[topic]
         if shape.only is None:
             options["partitions"] = str(shape.partitions)  # refused if there are others when the rows are written
         rows = _dealt(records, topic, shape)

@@ -65,7 +65,7 @@ def scan_part(fs: ReadFileSystem, part: SegmentPart, *, deep: bool) -> SegmentFa
     columns = np.stack([found.batches[name] for name in COLUMNS])
     columns[_POSITION] += part.start
     found.batches = Batches(columns)
-    found.odd_times = [(position + part.start, words) for position, words in found.odd_times]
+    found.remarks = [(position + part.start, code, words) for position, code, words in found.remarks]
     found.steps = [
         ProducerStep(batch._replace(position=batch.position + part.start), marker) for batch, marker in found.steps
     ]
@@ -84,7 +84,7 @@ def joined(parts: Sequence[tuple[SegmentPart, SegmentFacts]]) -> SegmentFacts | 
     whole = SegmentFacts(facts.path, facts.base_offset, last.start + end.size)
     whole.batches = Batches.joined([np.stack([found.batches[name] for name in COLUMNS]) for _, found in parts])
     for _, found in parts:
-        whole.odd_times += found.odd_times
+        whole.remarks += found.remarks
         whole.steps += found.steps
         whole.records += found.records
         whole.has_producers |= found.has_producers

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tidelog.errors import StorageError, TidelogError
-from tidelog.fsck.addresses import file_system_of, is_address, local_path
 from tidelog.fsck.batch_order import Layout
 from tidelog.fsck.checker import conclude, planned_checks
 from tidelog.fsck.doubts import LIKENESS
@@ -33,6 +32,7 @@ from tidelog.kernels.record_walk import COLUMNS
 from tidelog.log.names import LOG_SUFFIX, file_name
 from tidelog.spark.jobs.segment_parts import SegmentPart, joined, parts_of, scan_part
 from tidelog.spark.jobs.tasks import Guarded, OnTasks, Refusal, answers, watched
+from tidelog.view.addresses import file_system_of, is_address, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
