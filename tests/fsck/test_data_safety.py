@@ -402,6 +402,16 @@ def test_a_topic_made_of_the_copy_of_another_is_clean(root: Path) -> None:
     assert check(str(root), deep=True).codes() <= {"CHK-RANGE"}
 
 
+def test_a_twin_whose_indexes_are_all_missing_is_not_in_doubt(root: Path) -> None:
+    """Kafka rebuilds them; a transaction index that went with the others contradicts nothing."""
+    shutil.copytree(root / "orders-0", root / "again-0")
+    (root / "again-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        segment(root, 1, ".log", "again-0").with_suffix(suffix).unlink()
+    codes = check(str(root), deep=True).codes()
+    assert codes - {"CHK-RANGE"} == {"IDX-MISSING", "TIX-MISSING", "TXN-MISSING"}
+
+
 # -- the metadata log, and the dry run ---------------------------------------------------------------------------------
 
 

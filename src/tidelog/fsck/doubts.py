@@ -17,6 +17,7 @@ from tidelog.fsck.batch_order import Layout
 from tidelog.fsck.findings import Severity
 from tidelog.fsck.notes import Notes
 from tidelog.fsck.segment_scan import SegmentFacts
+from tidelog.log.names import INDEX_SUFFIX, TXN_INDEX_SUFFIX
 
 __all__ = ["LIKENESS", "note_doubts", "note_twins"]
 
@@ -134,8 +135,13 @@ def _witnesses(notes: Notes, segments: Sequence[SegmentFacts]) -> dict[int, set[
     if not segments:
         return said
     bases = np.array([facts.base_offset for facts in segments], np.int64)
+    # A segment that has lost its offset index may have lost the transaction index in the same way: that it is missing
+    # then contradicts nothing.
+    without_index = {one.file.removesuffix(INDEX_SUFFIX) for one in notes.findings if one.code == "IDX-MISSING"}
     for finding in notes.findings:
         if finding.code not in _WITNESSES or finding.severity is Severity.INFO:
+            continue
+        if finding.code == "TXN-MISSING" and finding.file.removesuffix(TXN_INDEX_SUFFIX) in without_index:
             continue
         name = finding.file.rpartition("/")[2]
         at = int(name[:20]) if name[:20].isdecimal() else finding.offsets[0] if finding.offsets else None
