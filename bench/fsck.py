@@ -1,4 +1,4 @@
-"""Checking a directory: headers and checksums, and every record, on one core and on all of them.
+"""Checking a directory: headers and checksums, and every record, on one core and on all of them; comparing two.
 
 The files lie in the page cache, and the check reads them as it reads any: what is measured is the whole command but
 for its start.
@@ -20,6 +20,7 @@ import numpy as np
 from bench import shapes
 from bench.measure import GIGA, Report
 from tidelog.fsck import check
+from tidelog.fsck.diff import diff
 from tidelog.kernels.headers import scan_headers
 from tidelog.log import LogConfig, UnifiedLog
 
@@ -42,6 +43,7 @@ def run(report: Report) -> None:
                 f"fsck, {name}, per core", lambda deep=deep: check(str(root), deep=deep, jobs=1), size, at_least=goal
             )
             _all_cores(report, name, str(root), deep, size)
+        _diff(report, root, size)
     finally:
         shutil.rmtree(root)
 
@@ -97,6 +99,18 @@ def _all_cores(report: Report, name: str, root: str, deep: bool, size: int) -> N
                ratio=one / all_of_them)  # fmt: skip
     busy = max(_cores_busy(lambda: check(root, deep=deep, jobs=cores)) for _ in range(_TURNS))
     report.add(f"fsck, {name}, cores busy", busy, "cores", at_least=0.8 * cores)
+
+
+def _diff(report: Report, root: Path, size: int) -> None:
+    """Two equal sides compared, against a copy of as many bytes by one core."""
+    with tempfile.TemporaryDirectory(prefix="tidelog-bench-diff-") as other:
+        shutil.copytree(root, other, dirs_exist_ok=True)
+        source = np.ones(_COPIED, np.uint8)
+        target = source.copy()
+        comparing, copying = _in_turns(lambda: diff(str(root), other), lambda: np.copyto(target, source))
+    speed = 2 * size / comparing
+    report.add("diff, headers and checksums, wall time", speed / GIGA, "GB/s", against="memcpy",
+               ratio=speed * copying / _COPIED, at_least=0.4)  # fmt: skip
 
 
 def _cores_busy(work: Callable[[], object]) -> float:

@@ -14,6 +14,7 @@ from tests.log.segments_language import batch, marker
 from tidelog.errors import InvalidRequestError
 from tidelog.fsck.diff import DiffOptions, diff
 from tidelog.fsck.diff_result import Comparison, PartitionComparison
+from tidelog.log.batch_windows import WINDOW_BYTES
 from tidelog.log.checkpoints import EpochEntry
 from tidelog.log.names import TopicPartition
 from tidelog.records import ControlType
@@ -102,6 +103,28 @@ def test_logs_without_a_common_offset_are_no_copies(tmp_path: Path) -> None:
     a_partition(b / "orders-0", TEN[4:], base_offset=4)
     found = compared(a, b)
     assert (found.partitions[0].sentence, found.is_equal) == ("no offset is in both", False)
+
+
+def test_large_copies_are_read_side_by_side_with_the_same_result(tmp_path: Path) -> None:
+    """Both sides span several windows, and one of them is read in a thread."""
+    large = [batch(offset, b"%d" % offset * 200_000) for offset in range(80)]
+    other = [*large[:70], batch(70, b"another"), *large[71:]]
+    a, b = pair(tmp_path, large, other)
+    assert sum(map(len, large)) > 3 * WINDOW_BYTES
+    for ones, twos in ((a, b), (b, a)):
+        found = the_one(ones, twos)
+        assert found.first is not None
+        assert (found.first.offset, found.tally and found.tally.equal) == (70, 79)
+    assert the_one(a, a).sentence == "equal"
+    log = b / "orders-0" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    position = sum(map(len, large[:60]))
+    data[position + 1_000] ^= 1
+    log.write_bytes(data)
+    for ones, twos in ((a, b), (b, a)):
+        error = the_one(ones, twos).error
+        assert error is not None
+        assert error.startswith(f"{log}, position {position}: batch at offset 60: stored crc")
 
 
 # -- differences ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ producer and size. Records are not looked at.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -141,13 +142,15 @@ def read_rows(
 
 
 def counting(total: int, on_progress: Callable[[int, int], None]) -> OnBytes:
-    """Tell of bytes passed over as so many out of all."""
+    """Report bytes that were read as so many out of all. Several threads may call it."""
     done = 0
+    lock = Lock()
 
     def count(size: int) -> None:
         nonlocal done
-        done += size
-        on_progress(min(done, total), total)
+        with lock:
+            done += size
+            on_progress(min(done, total), total)
 
     return count
 

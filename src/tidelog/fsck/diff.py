@@ -10,13 +10,15 @@ both headers, and with the leader epochs that tell which side would be truncated
 one that was written in the larger epoch is right.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.errors import CorruptionError, InvalidRequestError, StorageError, UnsupportedError
-from tidelog.fsck.batch_rows import counting, read_rows
+from tidelog.fsck.batch_rows import BatchRows, counting, read_rows
 from tidelog.fsck.comparison import compare_batches
 from tidelog.fsck.diff_result import BatchPlace, Comparison, EpochVerdict, Extent, PartitionComparison
 from tidelog.log.batch_info import BatchInfo
@@ -41,6 +43,8 @@ __all__ = [
     "extent_of",
     "partitions_of",
 ]
+
+_AHEAD_FROM = 8 << 20  # bytes of both sides: below, a thread costs more than it wins
 
 OnPartition = Callable[[str], Callable[[int, int], None]]  # a name; then bytes read so far, and in all
 Paths = str | Sequence[str] | LogDirView
@@ -110,11 +114,9 @@ def compare_partition(
             return found
         start, end = found.common
         on_bytes = counting(a.size + b.size, on_progress)
-        tally = compare_batches(
-            read_rows(a, start, end, verify=options.verify, on_bytes=on_bytes),
-            read_rows(b, start, end, verify=options.verify, on_bytes=on_bytes),
-            epochs=options.epochs,
-        )
+        ones, twos = (read_rows(side, start, end, verify=options.verify, on_bytes=on_bytes) for side in (a, b))
+        with _read_beside(twos, is_large=a.size + b.size >= _AHEAD_FROM) as twos:
+            tally = compare_batches(ones, twos, epochs=options.epochs)
         found = replace(found, tally=tally)
         if tally.first is None:
             return found
@@ -122,6 +124,26 @@ def compare_partition(
         return replace(found, records=_compare_records(a, b, start, end)) if options.records else found
     except (CorruptionError, StorageError, UnsupportedError) as error:
         return replace(found, error=" ".join(str(error).split()))
+
+
+@contextmanager
+def _read_beside(rows: Iterator[BatchRows], *, is_large: bool) -> Iterator[Iterator[BatchRows]]:
+    """Read one side in a thread, a window ahead, while the caller reads the other: reading and checksums need no GIL.
+
+    An error is raised where its window would have come.
+    """
+    if not is_large:
+        yield rows
+        return
+    with ThreadPoolExecutor(1, "tidelog-diff") as thread:
+
+        def ahead() -> Iterator[BatchRows]:
+            window = thread.submit(next, rows, None)
+            while (read := window.result()) is not None:
+                window = thread.submit(next, rows, None)
+                yield read
+
+        yield ahead()
 
 
 def _compare_records(a: PartitionView, b: PartitionView, start: int, end: int) -> "RecordTally":
