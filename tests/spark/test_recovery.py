@@ -21,9 +21,10 @@ from tests.tables.loads import kill_in, load_here
 from tidelog.cli.main import cli
 from tidelog.errors import CheckpointError, InvalidRequestError, LockedError, StorageError, TidelogError
 from tidelog.log import LogManager, TopicPartition
+from tidelog.log.checkpoints import OffsetCheckpoint
 from tidelog.log.files import join
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import JOURNAL_FILE, LOCK_FILE, OLD_JOURNALS, UNFINISHED_WRITE
+from tidelog.log.names import HIGH_WATERMARK_CHECKPOINT, JOURNAL_FILE, LOCK_FILE, OLD_JOURNALS, UNFINISHED_WRITE
 from tidelog.log.write_journal import (
     PartitionNote,
     WriteJournal,
@@ -105,6 +106,33 @@ def test_logs_are_recovered_after_an_unclean_stop(tmp_path: Path) -> None:
     assert str(first) == f"{root}: there was no clean stop and the logs are recovered"
     assert log.read_bytes() == whole
     assert (root / ".kafka_cleanshutdown").exists()
+
+
+def marks_of(root: Path) -> dict[int, tuple[int, int]]:
+    """What readers see of each partition: up to the high watermark, and to the log end."""
+    return {one.partition: (one.high_watermark, one.log_end_offset) for one in tidelog.open(str(root))["orders"]}
+
+
+@pytest.mark.parametrize("noted", [None, {}, {1: 2}, {1: 0}, {0: 3, 1: 1, 2: 3}])
+def test_a_recovery_hides_no_record_whose_high_watermark_was_not_noted(
+    tmp_path: Path, noted: dict[int, int] | None
+) -> None:
+    with LogManager.open(str(tmp_path)) as manager:
+        for number in range(3):
+            log = manager.get_or_create(TopicPartition("orders", number))
+            for value in (b"a", b"b", b"c"):
+                log.append(NewRecord(b"k", value))
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    file = tmp_path / HIGH_WATERMARK_CHECKPOINT
+    file.unlink()
+    marks = {TopicPartition("orders", number): offset for number, offset in (noted or {}).items()}
+    if noted is not None:
+        OffsetCheckpoint(FS, str(file)).write(marks)
+    before = marks_of(tmp_path)
+    assert before == {number: ((noted or {}).get(number, 3), 3) for number in range(3)}
+    assert CliRunner().invoke(cli, ["recover", str(tmp_path)]).exit_code == 0
+    assert marks_of(tmp_path) == before
+    assert OffsetCheckpoint(FS, str(file)).read() == marks
 
 
 def recovered(*arguments: object) -> tuple[int, list[dict[str, Any]]]:
@@ -324,3 +352,33 @@ def test_spark_logs_an_unfinished_write_and_rejects_one_that_it_cannot_read(
     (root / UNFINISHED_WRITE / JOURNAL_FILE).write_text('{"version": 99}\n')
     with pytest.raises(CheckpointError, match="it is of version 99"):
         places.open()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compact", "--topic", "orders", "--no-preview", "--drop-without-key"),
+        ("reindex",),
+        ("fsck", "--repair"),
+        ("recover",),
+    ],
+    ids=lambda words: words[0],
+)
+def test_no_command_that_writes_hides_records_whose_high_watermark_was_not_noted(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    root = a_root(tmp_path / "r")
+    for index in (root / "orders-0").glob("*index"):
+        index.write_bytes(b"")
+    done = CliRunner().invoke(cli, [words[0], str(root), *words[1:]])
+    assert done.exit_code in (0, 1), done.output
+    assert marks_of(root) == {0: (3, 3)}
+
+
+def test_a_load_and_a_commit_hide_no_records_of_partitions_that_they_do_not_touch(tmp_path: Path) -> None:
+    for name, write in (("load", load_here), ("commit", commit_here)):
+        root = a_root(tmp_path / name, topic="others")
+        write(str(root), 0)
+        [others] = tidelog.open(str(root))["others"]
+        assert (others.high_watermark, others.log_end_offset) == (3, 3)
+        assert all(one.high_watermark == one.log_end_offset for one in tidelog.open(str(root))["orders"])

@@ -563,7 +563,7 @@ class UnifiedLog:
             self._rebuild_producers(offset)
             self.local.fs.sync_directory(self.directory)  # snapshots of what was cut must not come back either
             if self.high_watermark >= offset:
-                self.update_high_watermark(offset)
+                self.watermarks.follow_truncation(offset)
             self.watermarks.forget_places()
         return True
 
@@ -581,7 +581,7 @@ class UnifiedLog:
             self.watermarks.log_start_offset = offset if log_start_offset is None else log_start_offset
             self._rebuild_producers(offset)
             self.local.fs.sync_directory(self.directory)
-            self.update_high_watermark(offset)
+            self.watermarks.follow_truncation(offset)
 
     def _rebuild_producers(self, end_offset: int) -> None:
         work = rebuild_producer_state(

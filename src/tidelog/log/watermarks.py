@@ -6,6 +6,9 @@ A follower reads to the log end. A consumer reads to the high watermark, which i
 that wants committed transactions only reads to the last stable offset: the high watermark, or the first offset of the
 oldest transaction that is open, or whose end is not yet below the high watermark.
 
+The high watermark is the log start until somebody sets it, and until then it is unknown: nobody has said what the
+replicas have. A checkpoint must not name it then, since readers take a partition without an entry to its log end.
+
 An offset is a limit in a file, too: the start of the batch that holds it, since batches are given whole. Places are
 looked up when somebody first reads up to them, and forgotten when files are cut.
 """
@@ -55,6 +58,7 @@ class Watermarks:
         self._local = local
         self._producers = producers
         self._high_watermark = OffsetMetadata(log_start_offset)
+        self.is_known = False  # somebody has set the high watermark
         self._first_unstable: OffsetMetadata | None = None
         # Places that readers looked up, each beside the very object it belongs to. Readers never set a bound.
         self._places: dict[Isolation, tuple[OffsetMetadata, OffsetMetadata]] = {}
@@ -78,6 +82,14 @@ class Watermarks:
         """Set the high watermark, kept between log start and log end; what it is now."""
         if offset < 0:
             raise InvalidRequestError(f"a high watermark of {offset}")
+        self.is_known = True
+        return self._move(offset)
+
+    def follow_truncation(self, offset: int) -> None:
+        """Lower the high watermark to where the log ends now. One that was unknown stays so."""
+        self._move(offset)
+
+    def _move(self, offset: int) -> int:
         log_end = self._local.log_end
         target = log_end if offset >= log_end.offset else OffsetMetadata(max(offset, self.log_start_offset))
         self._high_watermark = target

@@ -443,3 +443,53 @@ def test_a_crash_at_any_call_leaves_roots_that_start_and_logs_that_are_sound(wor
             manager.close()
             assert is_marked_clean("/a", left)
     assert (duplicates > 0) == (work is moved)
+
+
+# -- high watermarks that nobody knows ---------------------------------------------------------------------------------
+
+
+def without_marks(root: Path, *names: TopicPartition) -> LogManager:
+    """A manager of logs with five records each, of whose high watermarks nothing is noted."""
+    with a_manager(root) as manager:
+        for name in names:
+            say(manager.get_or_create(name), *"abcde")
+    (root / HW).unlink()
+    return a_manager(root)
+
+
+def test_a_high_watermark_that_nobody_has_set_is_not_noted(tmp_path: Path) -> None:
+    manager = without_marks(tmp_path, ORDERS, VIEWS)
+    manager.checkpoint_high_watermarks()
+    assert offsets_in_file(tmp_path, HW) == {}
+    manager.get_or_create(ORDERS).update_high_watermark(2)
+    manager.close()
+    assert offsets_in_file(tmp_path, HW) == {"orders-0": 2}
+
+
+def test_a_log_that_is_made_has_a_high_watermark_of_its_own(tmp_path: Path) -> None:
+    with a_manager(tmp_path) as manager:
+        lead(manager.get_or_create(ORDERS), 3)  # nobody has replicated them
+    assert offsets_in_file(tmp_path, HW) == {"orders-0": 0}
+
+
+def test_a_truncation_makes_no_high_watermark_known(tmp_path: Path) -> None:
+    manager = without_marks(tmp_path, ORDERS, VIEWS)
+    manager.truncate_to({ORDERS: 0})
+    manager.truncate_fully_and_start_at(VIEWS, 7)
+    for name in (ORDERS, VIEWS):
+        lead(manager.get_or_create(name), 2)
+    manager.close()
+    assert offsets_in_file(tmp_path, HW) == {}
+
+
+def test_a_move_makes_no_high_watermark_known(tmp_path: Path) -> None:
+    disks = [tmp_path / "one", tmp_path / "two"]
+    without_marks(disks[0], ORDERS).close()
+    manager = a_manager(disks)
+    copy = manager.get_or_create(ORDERS, root=disks[1], future=True)
+    log = manager.get_or_create(ORDERS)
+    copy.append_as_follower(bytearray(log.read(0, 1 << 20).read()))
+    copy.flush()
+    manager.replace_current_with_future(ORDERS)
+    manager.close()
+    assert [offsets_in_file(disk, HW) for disk in disks] == [{}, {}]

@@ -219,6 +219,7 @@ class LogChanges:
     def _carry_over(self, current: UnifiedLog, future: UnifiedLog, new_root: LogRoot) -> None:
         """Give a copy the high watermark and the log start of its log: what was deleted must not come back."""
         future.update_high_watermark(current.high_watermark)
+        future.watermarks.is_known = current.watermarks.is_known
         if future.delete_records(min(current.log_start_offset, future.high_watermark)):
             self._prepare(new_root, new_root.write_starts)
 

@@ -61,8 +61,11 @@ class LogFactory(NamedTuple):
         """The log of a directory that is new, or was found there unasked."""
         directory = join(root.path, name)
         with _at_once(partition, name):
-            loader = self._loader(directory, partition.topic, is_clean=not self.fs.list(directory))
+            is_empty = not self.fs.list(directory)
+            loader = self._loader(directory, partition.topic, is_clean=is_empty)
             log = loader.load(topic_id=topic_id, on_failure=self.on_failure)
+        if is_empty:
+            log.update_high_watermark(0)  # it holds nothing, so that much is known of its replicas
         if topic_id is not None:
             self.write_topic_id(log)
         return log

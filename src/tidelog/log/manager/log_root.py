@@ -241,8 +241,14 @@ class LogRoot:
         }
 
     def high_watermark_offsets(self) -> dict[TopicPartition, int]:
-        """The high watermark of every log of this root."""
-        return self._kept(self.high_watermarks) | {log.topic_partition: log.high_watermark for log in self._all_logs()}
+        """The high watermarks that are known.
+
+        Kafka names a partition here once the broker leads or follows it. An entry for one whose high watermark nobody
+        has set would hide all of its records from readers, who take a partition without an entry to its log end.
+        """
+        logs = {log.topic_partition: log for log in self._all_logs()}
+        known = {partition: log.high_watermark for partition, log in logs.items() if log.watermarks.is_known}
+        return self._kept(self.high_watermarks) | known
 
     def _all_logs(self) -> Iterable[UnifiedLog]:
         """Every log. Where a current and a future one of a partition lie in one root, the current one has the word."""
