@@ -75,6 +75,7 @@ class ColumnEncoder:
             them, each of which begins at offset 0.
         partition_leader_epoch: -1 as a producer sends it.
         producer_id, producer_epoch, base_sequence, is_transactional: as in `BatchBuilder`.
+        any_time: take times before 1970, too. Kafka's producers do not send them, its brokers store them.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class ColumnEncoder:
         producer_epoch: int = NO_PRODUCER_EPOCH,
         base_sequence: int = NO_SEQUENCE,
         is_transactional: bool = False,
+        any_time: bool = False,
     ) -> None:
         codec = Codec.from_name(codec) if isinstance(codec, str) else Codec.from_id(codec)
         check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control=False)
@@ -104,6 +106,7 @@ class ColumnEncoder:
                 raise InvalidRequestError(f"{name} {value}: it lies between {smallest} and 2**{bits - 1} - 1")
         self.next_offset = base_offset
         self.next_sequence = base_sequence
+        self._any_time = any_time
         self._compressor = BatchCompressor(codec, level)
         self._words = np.zeros(Input.WORDS, np.int64)
         self._words[Input.BATCH_SIZE] = batch_size
@@ -120,7 +123,7 @@ class ColumnEncoder:
                 "a DataFrame becomes one with pyarrow.Table.from_pandas"
             )
         for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
-            yield from self.encode_some(Inputs(batch))
+            yield from self.encode_some(Inputs(batch, any_time=self._any_time))
 
     def encode_some(self, inputs: Inputs, order: Int64Array | None = None) -> Iterator[EncodedBatches]:
         """The batches of some rows of a RecordBatch, by their numbers and in that order; without `order` of all rows.

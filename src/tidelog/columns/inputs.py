@@ -36,10 +36,11 @@ def binary_words(array: pa.Array) -> tuple[int, int, int, int, int]:
 class Inputs:
     """The columns of one RecordBatch, cast to what is stored. Holds on to their memory.
 
-    Every column that a kernel will read is validated first, unless `is_sound` says that the caller has done so.
+    Every column that a kernel will read is validated first, unless `is_sound` says that the caller has done so. Times
+    before 1970 are rejected, as Kafka's own producers reject them, unless `any_time`: brokers store what they are sent.
     """
 
-    def __init__(self, batch: pa.RecordBatch, *, is_sound: bool = False) -> None:
+    def __init__(self, batch: pa.RecordBatch, *, is_sound: bool = False, any_time: bool = False) -> None:
         for name in batch.schema.names:
             if batch.schema.names.count(name) > 1:
                 raise InvalidRequestError(f"there are two columns {name!r}")
@@ -50,7 +51,7 @@ class Inputs:
         self.rows = batch.num_rows
         self._key = _binary(batch, "key")
         self._value = _binary(batch, "value")
-        self._timestamps = _milliseconds(batch)
+        self._timestamps = _milliseconds(batch, any_time=any_time)
         self._headers = _headers(batch)
         if not set(_COLUMNS) & set(batch.schema.names):
             raise InvalidRequestError(f"none of the columns {', '.join(_COLUMNS)} is there")
@@ -102,7 +103,7 @@ def _binary(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     return cast_column(array, pa.binary(), name)
 
 
-def _milliseconds(batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _milliseconds(batch: pa.RecordBatch, *, any_time: bool) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Timestamps as int64 milliseconds; null, or no column at all, is -1. What is finer is cut, towards the past."""
     array = _column(batch, "timestamp")
     if array is None:
@@ -121,8 +122,10 @@ def _milliseconds(batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
     if ticks_per_ms > 1:
         values = values // ticks_per_ms
     lowest = int(values.min(initial=NO_TIMESTAMP))
-    if lowest < NO_TIMESTAMP:
-        raise InvalidRequestError(f"timestamp {lowest}: a record has a time >= 0, or -1 for none")
+    if lowest < NO_TIMESTAMP and not any_time:
+        raise InvalidRequestError(
+            f"timestamp {lowest}: a record has a time >= 0, or -1 for none; `tidelog load` stores it all the same"
+        )
     return np.ascontiguousarray(values)
 
 

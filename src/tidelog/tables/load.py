@@ -191,6 +191,7 @@ class _Loading:
             codec=self._compression,
             base_offset=None,
             batch_size=min(_BATCH_BYTES, config.segment_bytes, config.max_message_bytes),
+            any_time=True,  # a broker has stored what was exported
         )
         epoch = log.latest_epoch or 0
         first = 0  # the row that a batch begins with
