@@ -7,6 +7,7 @@ again. `static` and `dynamic` are the two ways to name a quorum; `clean` is how 
 `killed` how one did that was not. The metadata log is in the first, has snapshots, and begins behind offset 0.
 """
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -31,7 +32,8 @@ SETTINGS = {
     "metadata.max.retention.bytes": 24_000,
     "internal.metadata.delete.delay.millis": 100,
     "metadata.max.idle.interval.ms": 100,
-    "broker.session.timeout.ms": 2_000,
+    # Often enough that a busy machine does not fence the broker: clients are not told of one that is fenced.
+    "broker.heartbeat.interval.ms": 200,
     "log.cleaner.backoff.ms": 500,
     "transaction.max.timeout.ms": 86_400_000,
     "log.index.size.max.bytes": 8_192,  # a broker that is killed leaves them at their full size
@@ -45,14 +47,19 @@ Roots = tuple[Path, ...]
 def judged_roots() -> dict[str, Roots]:
     """The directories of each state, which nobody changes."""
     kept = jars().parent / f"judged-roots-{jars().name}"
-    if not kept.exists():
-        with tempfile.TemporaryDirectory(dir=jars().parent) as folder:
-            made = Path(folder) / "made"
-            for quorum in ("static", "dynamic"):
-                _make(Path(folder) / quorum, made, is_dynamic=quorum == "dynamic")
-            if not kept.exists():  # somebody beside us may have been faster
-                made.rename(kept)
+    with Path(f"{kept}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process makes them, and those beside it wait
+        if not kept.exists():
+            _make_all(kept)
     return {state: tuple(kept / state / name for name in FOLDERS) for state in STATES}
+
+
+def _make_all(kept: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+        made = Path(folder) / "made"
+        for quorum in ("static", "dynamic"):
+            _make(Path(folder) / quorum, made, is_dynamic=quorum == "dynamic")
+        made.rename(kept)
 
 
 def _make(work: Path, made: Path, *, is_dynamic: bool) -> None:

@@ -1,8 +1,9 @@
 """Would Kafka start on damaged directories, and with what: our verdict beside what Apache Kafka 4.3 does.
 
-A case is a state of directories (judged_roots.py), damaged by a seeded choice (start_damages.py), judged by us, and
-given to a broker. Both must say the same: whether it starts, with which topics, and where each partition begins and
-ends. Needs Apache Kafka's jars (`make compat` fetches them) and Java.
+A case is a state of directories (judged_roots.py), damaged by a seeded choice (start_damages.py; one in three by name:
+record_damages.py, file_damages.py), judged by us, and given to a broker. Both must say the same: whether it starts,
+with which topics, and where each partition begins and ends. Needs Apache Kafka's jars (`make compat`
+fetches them) and Java.
 
     python -m tests.campaign --only starts --seed 7 --cases 1        one case again
 """
@@ -16,8 +17,10 @@ from typing import NamedTuple
 
 import click
 
+from tests.compat.file_damages import FILE_DAMAGES
 from tests.compat.judged_roots import FOLDERS, STATES, copy_tree, judged_roots
 from tests.compat.kafka_tools import missing
+from tests.compat.record_damages import RECORD_DAMAGES
 from tests.compat.start_damages import damage
 from tests.compat.start_judge import Judged, Late, StartJudge
 from tidelog.fsck.verdict import Verdict
@@ -26,6 +29,17 @@ from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import TopicPartition
 
 ATTEMPTS = 3
+NAMED = 1 / 3  # of the cases
+# Kafka neither serves nor gives up, so there is nothing to compare.
+HANGS = {
+    "a topic again with another name",
+    "broker config min.insync.replicas=x of ''",
+    "empty 00000000000000000700.log in __cluster_metadata-0",
+    "empty 00000000000000000700.log.swap in __cluster_metadata-0",
+    "last segment of the metadata named '9223372036854775806'",
+    "last segment of the metadata named '9223372036854775807'",
+}
+DAMAGES = {name: damage for name, damage in {**RECORD_DAMAGES, **FILE_DAMAGES}.items() if name not in HANGS}
 
 
 class Case(NamedTuple):
@@ -71,13 +85,22 @@ def judge_case(judge: StartJudge, number: int) -> tuple[str, str]:
 
 
 def _judge_case(judge: StartJudge, number: int) -> tuple[str, str]:
+    chooser = random.Random(f"named {number}")
+    name = chooser.choice(sorted(DAMAGES)) if chooser.random() < NAMED else None
+    return judge_damage(judge, number, STATES[number % len(STATES)], name)
+
+
+def judge_damage(judge: StartJudge, number: int, state: str, name: str | None) -> tuple[str, str]:
+    """Judge one damage, of that name or of any kind, done to a state."""
     rng = random.Random(number)
-    state = STATES[number % len(STATES)]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         work = Path(folder) / "roots"
         copy_tree(judged_roots()[state][0].parent, work)
         roots = [work / name for name in FOLDERS]
-        case = Case(number, state, damage(roots, rng))
+        words = damage(roots, rng) if name is None else name
+        if name is not None:
+            DAMAGES[name](roots, rng)
+        case = Case(number, state, words)
         ours = would_start(LocalFileSystem(), [str(root) for root in roots])
         kafka = judge.start(roots, is_dynamic=state.startswith("dynamic"))
     words = f"{case}\n  Kafka: {told(kafka)}\n  ours:  {told_verdict(ours)}"

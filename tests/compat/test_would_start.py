@@ -7,7 +7,7 @@ import pytest
 from tests.compat import broker_clients as clients
 from tests.compat.broker import Broker
 from tests.compat.judged_roots import FOLDERS, STATES, copy_tree, judged_roots
-from tests.compat.start_campaign import agree, judge_case, told, told_verdict
+from tests.compat.start_campaign import agree, judge_case, judge_damage, told, told_verdict
 from tests.compat.start_judge import StartJudge
 from tests.log.logs import sealed
 from tidelog.fsck import Severity, check, repair, verdicts
@@ -16,6 +16,23 @@ from tidelog.log.local_files import LocalFileSystem
 from tidelog.records import RecordBatch, read_batches
 
 SAMPLE = (1031, 1047, 1049, 1055, 1071, 2034, 2117, 3000)
+NAMED = (
+    "metadata.version 7",
+    "a partition with a foreign ISR",
+    "topic config segment.index.bytes='12'",
+    ".kafka_cleanshutdown of root 1 is a directory",
+    "last .snapshot of __cluster_metadata-0 is a directory",
+    "first segment of orders-1 named '-0000000000000000001'",
+    "no metadata, and bootstrap.checkpoint with a high level",
+    "quorum-state leaderId=-2",
+    "root 1 loops",
+)
+
+
+def test_verdicts_on_named_damage_are_those_of_kafka() -> None:
+    with StartJudge() as judge:
+        outcomes = [judge_damage(judge, 7, "static-clean", name) for name in NAMED]
+    assert [words for outcome, words in outcomes if outcome in ("disagreement", "unknown")] == []
 
 
 def test_verdicts_on_damaged_directories_are_those_of_kafka() -> None:

@@ -5,6 +5,7 @@ What Kafka really does with such directories is compared in tests/compat/test_wo
 
 import json
 import shutil
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from tests.fsck.roots_on_disk import a_root, contents
 from tests.golden.corpus import case
 from tests.log.logs import unreadable_marker
 from tidelog.fsck import Verdict, check, repair, verdicts
+from tidelog.fsck.would_start import would_start
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import UNFINISHED_WRITE
+from tidelog.log.names import UNFINISHED_WRITE, TopicPartition
 from tidelog.log.partition_metadata import read_topic_id, uuid_text
 from tidelog.protocol import message
 from tidelog.records import NewRecord, build_batch, read_batches
@@ -176,12 +178,43 @@ def add_config(root: Path, topic: str, name: str, value: str) -> None:
 
 def add_record(root: Path, kind: str, **fields: object) -> None:
     """Add a record to the metadata log."""
+    schema = message(kind)
+    add_bytes(root, bytes([1, schema.api_key, 0]) + schema.write(schema.new(**fields), 0))
+
+
+def add_bytes(root: Path, value: bytes, key: bytes | None = None) -> None:
     log = newest(root, ".log")
     last = list(read_batches(log.read_bytes()))[-1]
-    schema = message(kind)
-    record = bytes([1, schema.api_key, 0]) + schema.write(schema.new(**fields), 0)
-    data = build_batch([NewRecord(None, record, 0)], base_offset=last.next_offset, partition_leader_epoch=1)
+    data = build_batch([NewRecord(key, value, 0)], base_offset=last.next_offset, partition_leader_epoch=1)
     log.write_bytes(log.read_bytes() + data)
+
+
+def add_partition(root: Path, **fields: object) -> None:
+    """A partition of orders that no controller would write."""
+    (topic_id,) = [found for name, found in verdict_on(root).topic_ids.items() if name == "orders"]
+    whole = {"partition_id": 9, "replicas": [1], "isr": [1], "leader": 1, **fields}
+    add_record(root, "PartitionRecord", topic_id=topic_id, **whole)
+
+
+def add_aborted(root: Path) -> None:
+    """A metadata transaction that is aborted, with a record that cannot be replayed."""
+    add_record(root, "BeginTransactionRecord")
+    add_record(root, "RemoveTopicRecord", topic_id=uuid.UUID(int=79))
+    add_record(root, "AbortTransactionRecord")
+
+
+def as_directory(path: Path, *, is_full: bool = False) -> None:
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    if is_full:
+        (path / "notes.txt").write_text("x")
+
+
+def write_bootstrap(root: Path, level: int) -> None:
+    schema = message("FeatureLevelRecord")
+    record = schema.write(schema.new(name="metadata.version", feature_level=level), 0)
+    data = build_batch([NewRecord(None, bytes([1, schema.api_key, 0]) + record, 0)])
+    (root / "bootstrap.checkpoint").write_bytes(data)
 
 
 def test_directories_that_a_broker_has_open_are_not_judged(root: Path) -> None:
@@ -242,6 +275,50 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     "a feature of a later Kafka": (
         lambda root: add_record(root, "FeatureLevelRecord", name="group.version", feature_level=9), "NODE-START",
     ),
+    "a metadata.version that cannot represent what is there": (
+        lambda root: add_record(root, "FeatureLevelRecord", name="metadata.version", feature_level=7), "NODE-START",
+    ),
+    "a metadata transaction that is wrong and aborted": (add_aborted, "NODE-START"),
+    "a record with a key": (lambda root: add_bytes(root, bytes([1, 20, 0, 0]), b"key"), "NODE-START"),
+    "no number as the least replicas in sync": (
+        lambda root: add_record(
+            root, "ConfigRecord", resource_type=4, resource_name="", name="min.insync.replicas", value="x"
+        ), "NODE-START",
+    ),
+    "configs of a broker without a number": (
+        lambda root: add_record(root, "ConfigRecord", resource_type=4, resource_name="x", name="a", value="b"),
+        "NODE-START",
+    ),
+    "a delegation token of nobody": (
+        lambda root: add_record(root, "DelegationTokenRecord", owner="a", requester="a", token_id="t"), "NODE-START",
+    ),
+    "a partition on a broker twice": (lambda root: add_partition(root, replicas=[1, 1]), "NODE-START"),
+    "a partition with a negative number": (lambda root: add_partition(root, partition_id=-5), "NODE-START"),
+    "a recovery state that is unknown": (lambda root: add_partition(root, leader_recovery_state=9), "NODE-START"),
+    "no topic whose eligible replicas are cleared": (
+        lambda root: add_record(root, "ClearElrRecord", topic_name="nowhere"), "NODE-START",
+    ),
+    "a change of the broker that is unknown": (
+        lambda root: add_record(root, "BrokerRegistrationChangeRecord", broker_id=1, broker_epoch=-9), "NODE-START",
+    ),
+    "a leader that no node can be": (lambda root: in_quorum_state(root, "leaderId", -2), "NODE-START"),
+    "epochs of the metadata that are a link to nowhere": (
+        lambda root: (
+            (root / METADATA / "leader-epoch-checkpoint").unlink(),
+            (root / METADATA / "leader-epoch-checkpoint").symlink_to("nowhere"),
+        ), "NODE-START",
+    ),
+    "a mark of a clean stop that cannot be removed": (
+        lambda root: as_directory(root / ".kafka_cleanshutdown", is_full=True), "NODE-START",
+    ),
+    "entries that do not fit segment.index.bytes": (
+        lambda root: (
+            add_config(root, "orders", "segment.index.bytes", "4"),
+            add_config(root, "orders", "index.interval.bytes", "0"),
+            (root / ".kafka_cleanshutdown").unlink(missing_ok=True),
+            (root / "recovery-point-offset-checkpoint").write_text("0\n0\n"),
+        ), "NODE-START",
+    ),
     "half of bootstrap.checkpoint": (lambda root: keep(root / "bootstrap.checkpoint", 0.3), "META-BOOTSTRAP"),
     "the id of another topic": (
         lambda root: (root / METADATA / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}"),
@@ -292,6 +369,16 @@ HARMLESS: dict[str, Damage] = {
     "an older snapshot": lambda root: keep(sorted((root / METADATA).glob("*.checkpoint"))[-2], 0.5),
     "no quorum-state": lambda root: (root / METADATA / "quorum-state").unlink(),
     "no bootstrap.checkpoint": lambda root: (root / "bootstrap.checkpoint").unlink(),
+    "a directory as the mark of a clean stop": lambda root: as_directory(root / ".kafka_cleanshutdown"),
+    "a level of a later Kafka in bootstrap.checkpoint": lambda root: write_bootstrap(root, 31),
+    "a record of a later version": lambda root: add_bytes(root, bytes([1, 20, 9, 0])),
+    "a segment before offset 0": lambda root: (root / "orders-0" / "-5.log").write_text("x"),
+    "a snapshot with a sign": lambda root: (root / "orders-0" / "+5.snapshot").write_text("x"),
+    "an index of another script": lambda root: (root / "orders-0" / "0000000000000000000\u0661.index").write_text("x"),
+    "a directory with the name of a segment": lambda root: (root / "orders-0" / "x.log").mkdir(),
+    "a link to nowhere with the name of a segment": lambda root: (root / "orders-0" / f"{700:020}.log").symlink_to(
+        "nowhere"
+    ),
     "no indexes": lambda root: [path.unlink() for path in (root / METADATA).glob("*index")],
 }
 
@@ -304,6 +391,41 @@ def test_what_kafka_can_do_without_does_not_keep_it_from_starting(root: Path, da
     damage(root)
     found = verdict_on(root)
     assert (found.starts, found.topics) == (True, before)
+
+
+def test_partitions_that_only_eligible_replicas_could_lead_are_offline_once_those_are_cleared(root: Path) -> None:
+    add_record(root, "ClearElrRecord", topic_name="orders")
+    found = verdict_on(root)
+    assert set(found.topics["orders"].values()) == {None}
+    assert {one.topic for one in found.offline} == {"orders"}
+
+
+def test_a_new_cluster_is_not_created_at_a_level_that_kafka_does_not_know(root: Path) -> None:
+    shutil.rmtree(root / METADATA)
+    (root / METADATA).mkdir()
+    assert verdict_on(root).starts
+    write_bootstrap(root, 31)
+    found = verdict_on(root)
+    assert (found.starts, found.reason_path) == (False, str(root / "bootstrap.checkpoint"))
+
+
+def test_a_metadata_segment_without_room_for_its_producer_snapshot_is_emptied(root: Path) -> None:
+    """Kafka then goes back to its newest snapshot."""
+    last = max((root / METADATA).glob("*.log"))
+    end = list(read_batches(last.read_bytes()))[-1].next_offset
+    as_directory(root / METADATA / f"{end:020}.snapshot")
+    assert verdict_on(root).starts
+
+
+def test_a_log_directory_that_is_a_link_to_itself_is_offline(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    found = would_start(LocalFileSystem(), [str(root), str(tmp_path / "loop")])
+    assert (found.starts, list(found.offline_roots)) == (True, [str(tmp_path / "loop")])
+
+
+def test_a_partition_whose_replicas_in_sync_are_elsewhere_may_be_served_or_not(root: Path) -> None:
+    add_partition(root, isr=[2], leader=2)
+    assert TopicPartition("orders", 9) in verdict_on(root).uncertain
 
 
 def test_topics_that_the_metadata_has_lost_are_set_aside(root: Path) -> None:

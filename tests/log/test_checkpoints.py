@@ -142,7 +142,7 @@ def test_the_last_entry_of_a_partition_holds(tmp_path: Path) -> None:
         (b"0\n1\nt 2147483648 1\n", "not a number of 32 bits"),
         (b"0\n1\nt 0 9223372036854775808\n", "not a number of 64 bits"),
         (b"0\n1\nt 0 " + b"9" * 10_000, "not a number of 64 bits"),
-        (b"0\n1\nt 0 \xd9\xa1\n", "not a number"),
+        (b"0\n1\nt 0 \xf0\x9d\x9f\x9b\n", "not a number"),
         (b"0\n1\n\xff 0 1\n", "not UTF-8 at position 4"),
         (b"\0" * 20, "not a number"),
     ],

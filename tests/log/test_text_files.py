@@ -42,7 +42,11 @@ def test_white_space_at_the_end_of_a_line_is_no_field_but_at_the_beginning_it_is
     assert split_fields("") == []
 
 
-@pytest.mark.parametrize("text", ["", "+", "1_0", " 1", "٣", "1.0", "2147483648", "-2147483649", "9" * 256])
+def test_digits_of_other_scripts_are_numbers_to_java() -> None:
+    assert (to_number("٣", 32), to_number("-٣", 64)) == (3, -3)
+
+
+@pytest.mark.parametrize("text", ["", "+", "1_0", " 1", "\U0001d7db", "1.0", "2147483648", "-2147483649", "9" * 256])
 def test_what_no_java_int_holds_is_no_number(text: str) -> None:
     assert to_number(text, 32) is None
 

@@ -44,6 +44,9 @@ def check_epochs_file(fs: ReadFileSystem, path: str) -> None:
 def _entries(fs: ReadFileSystem, path: str, bits: Sequence[int | None]) -> list[list[str | int]]:
     """The entries, each as its fields; `bits` is the size of those that are numbers, None for text."""
     if fs.stat(path) is None:
+        directory, _, name = path.rpartition("/")
+        if name in fs.list(directory):
+            raise CheckpointError(f"{path}: a link that leads nowhere")
         return []
     lines = read_lines(fs, path)
     if not lines:

@@ -19,16 +19,17 @@ import math
 import re
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidelog.errors import CorruptionError, StorageError, TidelogError
-from tidelog.fsck.cluster_image import METADATA_VERSION, ClusterImage, decode_metadata
+from tidelog.fsck.cluster_image import ClusterImage, decode_metadata
+from tidelog.fsck.feature_levels import METADATA_VERSION
 from tidelog.fsck.kafka_loading import load_as_kafka
 from tidelog.fsck.rehearsal import RehearsalFileSystem
 from tidelog.log.files import ReadFileSystem, join, read_whole
 from tidelog.log.names import BOOTSTRAP_CHECKPOINT, LOG_SUFFIX, PARTITION_METADATA, file_name
 from tidelog.log.offsets import MAX_OFFSET
-from tidelog.log.partition_metadata import read_topic_id, uuid_text
+from tidelog.log.partition_metadata import ZERO_UUID, read_topic_id, uuid_text
 from tidelog.log.unified_log import UnifiedLog
 from tidelog.protocol import message
 from tidelog.records.batch import RecordBatch
@@ -38,19 +39,21 @@ from tidelog.records.java import MAX_INT32
 
 __all__ = [
     "QUORUM_STATE",
+    "Bootstrap",
     "MetadataLog",
     "QuorumState",
     "Snapshot",
     "Undecided",
     "Unstartable",
-    "check_bootstrap",
     "check_snapshot",
+    "read_bootstrap",
     "read_metadata_log",
     "read_quorum_state",
     "snapshots_in",
 ]
 
 QUORUM_STATE = "quorum-state"
+_NO_LEADER = -1
 _TOPIC_ID = uuid.UUID(int=1)
 _SNAPSHOT_SUFFIXES = (".checkpoint", ".checkpoint.part", ".checkpoint.deleted")
 _SNAPSHOT = re.compile(r"([+-]?[0-9]+)\.([+-]?[0-9]+)")
@@ -63,6 +66,7 @@ _CONTROL_RECORDS = {
 }
 _BOOTSTRAP_TYPES = (ControlType.LEADER_CHANGE, ControlType.SNAPSHOT_HEADER, ControlType.SNAPSHOT_FOOTER)
 _QUORUM_VERSIONS = (0, 1)
+_BEGIN_TRANSACTION = bytes([1, 23, 0, 0])  # a controller puts it before those of a new cluster
 
 
 class Unstartable(CorruptionError):
@@ -91,6 +95,8 @@ class QuorumState(NamedTuple):
 
     version: int
     voters: frozenset[int]  # those of the config; none in version 1
+    leader: int
+    leader_epoch: int
 
 
 class MetadataLog(NamedTuple):
@@ -101,6 +107,7 @@ class MetadataLog(NamedTuple):
     configured_voters: frozenset[int]  # as quorum-state repeats them; empty if they are unknown
     log_start: int
     log_end: int
+    kraft_version: int | None = None  # as the last record of it says
 
     def is_followed_by(self, node: int) -> bool:
         """Whether a node only follows the quorum: a broker that is no controller."""
@@ -119,7 +126,8 @@ def snapshots_in(fs: ReadFileSystem, directory: str) -> list[Snapshot]:
     for name in fs.list(directory):
         if name.endswith(_SNAPSHOT_SUFFIXES):
             offset, epoch = _snapshot_id(directory, name)
-            if name.endswith(_SNAPSHOT_SUFFIXES[0]):  # Kafka removes the others
+            is_there = fs.stat(join(directory, name)) is not None  # and no link that leads nowhere
+            if is_there and name.endswith(_SNAPSHOT_SUFFIXES[0]):  # Kafka removes the others
                 found.add((epoch, offset))
     return [Snapshot(offset, epoch, f"{offset:020}-{epoch:010}.checkpoint") for epoch, offset in sorted(found)]
 
@@ -138,6 +146,9 @@ def read_metadata_log(fs: RehearsalFileSystem, directory: str) -> MetadataLog:
     try:
         snapshot = _newest_snapshot(fs, directory, log)
         quorum = read_quorum_state(fs, directory)
+        epoch = log.leader_epochs.latest_epoch or 0  # the leader of an earlier one is not looked at
+        if quorum is not None and quorum.leader < _NO_LEADER and quorum.leader_epoch >= epoch:
+            raise Unstartable(join(directory, QUORUM_STATE), f"node {quorum.leader} cannot be a leader")
         replay = _Replay()
         start = log.log_start_offset
         if snapshot is not None:
@@ -157,14 +168,18 @@ def read_metadata_log(fs: RehearsalFileSystem, directory: str) -> MetadataLog:
             raise Unstartable(
                 directory, f"the log ends at {log.log_end_offset}, and a batch in it reaches {next_offset - 1}"
             )
-        replay.finish(directory)
+        replay.finish(directory, is_whole=True)
         if replay.voters is None and quorum is not None and quorum.version == 1:
             raise Undecided(
                 f"neither a snapshot nor the log of {directory} names the voters of the quorum; Kafka starts only if "
                 "controller.quorum.voters of its config does"
             )
+        if log.leader_epochs.latest_epoch == MAX_INT32:
+            raise Unstartable(directory, f"after leader epoch {MAX_INT32} none can be elected")
         configured = frozenset[int]() if quorum is None else quorum.voters
-        return MetadataLog(replay.image, replay.voters, configured, log.log_start_offset, log.log_end_offset)
+        return MetadataLog(
+            replay.image, replay.voters, configured, log.log_start_offset, log.log_end_offset, replay.kraft_version
+        )
     finally:
         log.release()
 
@@ -205,6 +220,7 @@ class _Replay:
     def __init__(self) -> None:
         self.image = ClusterImage()
         self.voters: dict[int, uuid.UUID] | None = None
+        self.kraft_version: int | None = None
         self._quorum_changes: dict[ControlType, int] = {}  # the offset of the last record of voters, and of versions
 
     def take_snapshot(self, fs: ReadFileSystem, path: str, end_offset: int) -> None:
@@ -234,8 +250,10 @@ class _Replay:
                     continue
                 if batch.is_control:
                     self._take_control(record.key, record.value, record.offset if as_of is None else as_of)
-                else:
-                    self.image.take(record.value)
+                    continue
+                if record.key is not None or record.headers:
+                    raise CorruptionError(f"the record at offset {record.offset} has a key or headers")
+                self.image.take(record.value)
         except Unstartable:
             raise
         except TidelogError as error:
@@ -256,10 +274,18 @@ class _Replay:
             self.voters = {one.voter_id: one.voter_directory_id for one in record.voters}
         elif record.kraft_version not in _QUORUM_VERSIONS:
             raise CorruptionError(f"kraft.version {record.kraft_version}; Kafka 4.3 knows 0 and 1")
+        else:
+            self.kraft_version = record.kraft_version
 
-    def finish(self, directory: str) -> None:
-        """Raise Unstartable if Kafka cannot use the replayed metadata."""
+    def finish(self, directory: str, *, is_whole: bool = False) -> None:
+        """Raise Unstartable if Kafka cannot use the replayed metadata; the whole of it must fit its version."""
+        self.image.abort_transaction()
         level = self.image.features.get(METADATA_VERSION)
+        try:
+            if is_whole:
+                self.image.ensure_representable()
+        except CorruptionError as error:
+            raise Unstartable(directory, str(error)) from error
         if level is None and not self.image.is_new:
             raise Unstartable(directory, f"no record says which {METADATA_VERSION} this is")
 
@@ -309,25 +335,45 @@ def read_quorum_state(fs: ReadFileSystem, directory: str) -> QuorumState | None:
         raise Unstartable(path, f"data_version {version}; 0 and 1 are known")
     try:
         quorum = message("QuorumStateData")
-        read = quorum.from_json(state, version)
+        read: Any = quorum.from_json(state, version)
+        if version == 0:
+            read.voted_directory_id = ZERO_UUID  # Kafka reads it, and does without it
         quorum.write(read, version)  # numbers are compared with their types
     except TidelogError as error:
         raise Unstartable(path, str(error)) from error
     if read.leader_epoch == MAX_INT32:
         raise Unstartable(path, f"after leader epoch {MAX_INT32} none can be elected")
-    return QuorumState(version, frozenset(one.voter_id for one in (read.current_voters or ()) if version == 0))
+    voters = frozenset(one.voter_id for one in (read.current_voters or ()) if version == 0)
+    return QuorumState(version, voters, read.leader_id, read.leader_epoch)
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def check_bootstrap(fs: ReadFileSystem, root: str) -> None:
-    """Raise Unstartable if `bootstrap.checkpoint` of a root is there, and Kafka cannot use it."""
+class Bootstrap(NamedTuple):
+    """The records of `bootstrap.checkpoint`, which become the first of the metadata of a new cluster."""
+
+    path: str
+    records: list[bytes | None]
+
+    def ensure_usable(self) -> None:
+        """Raise Unstartable if no cluster can be created from them."""
+        image = ClusterImage()
+        try:
+            for data in (_BEGIN_TRANSACTION, *self.records):
+                image.take(data)
+        except TidelogError as error:
+            raise Unstartable(self.path, str(error)) from error
+
+
+def read_bootstrap(fs: ReadFileSystem, root: str) -> Bootstrap:
+    """Read `bootstrap.checkpoint` of a root, if it is there. Raises Unstartable if it cannot be read."""
     path = join(root, BOOTSTRAP_CHECKPOINT)
+    found = Bootstrap(path, [])
     if fs.stat(path) is None:
-        return
-    image = ClusterImage()
+        return found
+    has_level = False
     try:
         for batch in read_batches(read_whole(fs, path)):
             for record in batch:
@@ -335,12 +381,13 @@ def check_bootstrap(fs: ReadFileSystem, root: str) -> None:
                     _check_bootstrap_control(record.key, record.value)
                     continue
                 kind, value = decode_metadata(record.value)
-                if kind == "FeatureLevelRecord" and value.name == METADATA_VERSION:
-                    image.set_feature(value.name, value.feature_level)
+                has_level |= kind == "FeatureLevelRecord" and value.name == METADATA_VERSION
+                found.records.append(record.value)
     except TidelogError as error:
         raise Unstartable(path, str(error)) from error
-    if METADATA_VERSION not in image.features:
+    if not has_level:
         raise Unstartable(path, f"no record says which {METADATA_VERSION} this is")
+    return found
 
 
 def _check_bootstrap_control(key: bytes | None, value: bytes | None) -> None:

@@ -11,8 +11,8 @@ from tidelog.errors import StorageError
 from tidelog.fsck.findings import Severity
 from tidelog.fsck.metadata_log import (
     Unstartable,
-    check_bootstrap,
     check_snapshot,
+    read_bootstrap,
     read_quorum_state,
     snapshots_in,
 )
@@ -103,7 +103,7 @@ def _check_metadata_files(fs: ReadFileSystem, root: RootFiles) -> None:
     directory = join(root.place.path, CLUSTER_METADATA_DIRECTORY)
     has_metadata = fs.stat(directory) is not None
     try:
-        check_bootstrap(fs, root.place.path)
+        read_bootstrap(fs, root.place.path)
     except Unstartable as error:
         severity = None if has_metadata else Severity.WARNING  # Kafka reads the one beside the metadata log
         root.notes.add("META-BOOTSTRAP", error.path, error.reason, severity=severity)

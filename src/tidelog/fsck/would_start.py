@@ -11,13 +11,16 @@ quorum is judged by its copy of the metadata log.
 Kafka: KafkaRaftServer, KafkaRaftLog, LogManager.loadLogs, ReplicaManager.
 """
 
+import errno
 import uuid
 from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from tidelog.errors import CheckpointError, InvalidConfigError, InvalidTopicError, StorageError, TidelogError
-from tidelog.fsck.cluster_image import ClusterImage, Replicas
+from tidelog.fsck.cluster_image import ClusterImage
 from tidelog.fsck.directory_use import has_metadata_only
+from tidelog.fsck.feature_levels import ELIGIBLE_REPLICAS
 from tidelog.fsck.identities import Identities, is_directory, read_identities
 from tidelog.fsck.index_configs import index_config
 from tidelog.fsck.kafka_checkpoints import (
@@ -27,10 +30,12 @@ from tidelog.fsck.kafka_checkpoints import (
     topic_id_by_kafka,
 )
 from tidelog.fsck.kafka_loading import load_as_kafka
-from tidelog.fsck.metadata_log import MetadataLog, Undecided, Unstartable, check_bootstrap, read_metadata_log
+from tidelog.fsck.metadata_log import MetadataLog, Undecided, Unstartable, read_bootstrap, read_metadata_log
+from tidelog.fsck.partition_state import NO_LEADER, Replicas
 from tidelog.fsck.recovery_cuts import RecoveryCut, judged_cut
 from tidelog.fsck.rehearsal import RehearsalFileSystem
 from tidelog.fsck.verdict import Offsets, Verdict
+from tidelog.log.checkpoints import CleanShutdownFile
 from tidelog.log.config import LogConfig
 from tidelog.log.files import ReadFileSystem, join
 from tidelog.log.manager.log_directories import DirectoryKind, LogDirectory, list_directories
@@ -49,9 +54,12 @@ from tidelog.log.names import (
     TopicPartition,
 )
 from tidelog.log.partition_metadata import uuid_text
+from tidelog.log.text_files import to_number
 
 __all__ = ["would_start"]
 
+_MIN_IN_SYNC = "min.insync.replicas"
+_INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 _SEGMENT_BYTES, _LEAST_SEGMENT_BYTES = "segment.bytes", 1 << 20  # which Kafka asks for since 4.0
 
 _OF_A_FORMATTED_ROOT = (META_PROPERTIES, BOOTSTRAP_CHECKPOINT)
@@ -68,7 +76,7 @@ def would_start(fs: ReadFileSystem, roots: Sequence[str], *, held_markers: Colle
         _ensure_there(fs, roots)
         with_metadata = [root for root in roots if fs.stat(join(root, CLUSTER_METADATA_DIRECTORY)) is not None]
         if not with_metadata:
-            _ensure_no_obstacle(fs, roots)
+            _ensure_no_obstacle(RehearsalFileSystem(fs), roots)
             verdict.reason = "no metadata log here"
             return verdict
         _Start(RehearsalFileSystem(fs), verdict, with_metadata[0], held_markers).run()
@@ -85,21 +93,31 @@ def _ensure_there(fs: ReadFileSystem, roots: Sequence[str]) -> None:
     """Raise Unstartable if a directory is missing or empty: Kafka looks for `meta.properties` in each of them."""
     for root in roots:
         about = fs.stat(root)
-        if about is None:
+        if about is None and not _is_loop(fs, root):
             raise Unstartable(root, "there is no such directory: mount its disk")
-        if about.is_directory and not fs.list(root):
+        if about is not None and about.is_directory and not fs.list(root):
             raise Unstartable(
                 root, "the directory is empty: mount its disk, or run kafka-storage.sh format on a new one"
             )
 
 
-def _ensure_no_obstacle(fs: ReadFileSystem, roots: Sequence[str]) -> None:
+def _is_loop(fs: ReadFileSystem, root: str) -> bool:
+    """Whether a path is a link to itself. Kafka takes the directory offline, as any that cannot be read."""
+    try:
+        fs.list(root)
+    except StorageError as error:
+        return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ELOOP
+    return False
+
+
+def _ensure_no_obstacle(fs: RehearsalFileSystem, roots: Sequence[str]) -> None:
     """Raise Unstartable if Kafka cannot start on these directories, wherever the metadata log is."""
     seen: dict[TopicPartition, str] = {}
     for root in roots:
         if not is_directory(fs, root):
             continue
         try:
+            _remove_marker(fs, root)
             directories = list_directories(fs, root)
         except InvalidTopicError as error:
             raise Unstartable(root, str(error).removeprefix(f"{root}/")) from error
@@ -114,6 +132,15 @@ def _ensure_no_obstacle(fs: ReadFileSystem, roots: Sequence[str]) -> None:
         if found.offline and not found.directory_ids:
             root, why = next(iter(found.offline.items()))
             raise Unstartable(root, f"{why}, and no other directory is left")
+
+
+def _remove_marker(fs: RehearsalFileSystem, root: str) -> None:
+    """Remove the mark of a clean stop, as Kafka does before it looks at logs. A directory must be empty for that."""
+    path = join(root, CLEAN_SHUTDOWN)
+    if is_directory(fs, path):
+        if fs.list(path):
+            raise StorageError(f"{path} is a directory with files, and cannot be removed")
+        fs.remove_directory(path)
 
 
 def _given_up(verdict: Verdict, path: str, reason: str) -> Verdict:
@@ -152,14 +179,17 @@ class _Start:
         self._logs: dict[TopicPartition, _Loaded] = {}
         self._future: dict[TopicPartition, _Loaded] = {}
         self._unserved_roots: dict[str, str] = {}  # online, but no partition can be taken over there, and why
+        self._stop_epochs: dict[str, int | None] = {}
         self._unassigned = 0  # strays that are of a topic
         self._stops: list[TopicPartition] = []  # at which Kafka stops to take over partitions
 
     def run(self) -> None:
         """Rehearse the start. Raises Unstartable where Kafka gives up."""
         self._identify()
-        check_bootstrap(self._fs, self._metadata_root)
+        bootstrap = read_bootstrap(self._fs, self._metadata_root)
         metadata = read_metadata_log(self._fs, join(self._metadata_root, CLUSTER_METADATA_DIRECTORY))
+        if metadata.image.is_new:
+            bootstrap.ensure_usable()
         self._image = metadata.image
         self._verdict.topic_ids = metadata.image.topic_ids
         if metadata.is_followed_by(self._node):
@@ -168,7 +198,9 @@ class _Start:
         _check_configs(self._metadata_root, self._image)
         if self._node in self._image.controllers and self._image.brokers and self._node not in self._image.brokers:
             return  # a controller alone has no other logs
+        self._ensure_registrable()
         self._ensure_complete()
+        self._stop_epochs = {root: self._stop_epoch(root) for root in self._log_dirs}
         for root in self._ids.directory_ids:
             if root in self._log_dirs:
                 self._load_root(root)
@@ -202,6 +234,32 @@ class _Start:
         if voter is not None and voter != own:
             message = f"the quorum knows node {self._node} by directory {uuid_text(voter)}, this is another one"
             raise Unstartable(self._metadata_root, f"{message}: it cannot lead it")
+        if metadata.voters == {}:
+            raise Unstartable(self._metadata_root, "the quorum has no voters: nobody can lead it")
+        if metadata.voters and metadata.kraft_version == 0:
+            raise Undecided(
+                "a record says that kraft.version is 0 again; Kafka starts only if controller.quorum.voters of its "
+                "config names the voters"
+            )
+        if metadata.voters is None and metadata.kraft_version and not metadata.is_followed_by(self._node):
+            raise Unstartable(self._metadata_root, "kraft.version is 1, and no record names the voters of the quorum")
+
+    def _ensure_registrable(self) -> None:
+        """Raise Unstartable if a controller cannot register this node as a broker: it looks for partitions to lead."""
+        broker = self._image.brokers.get(self._node)
+        path = join(self._metadata_root, CLUSTER_METADATA_DIRECTORY)
+        if broker is not None and len(set(broker.directories)) < len(broker.directories):
+            raise Unstartable(path, f"node {self._node} is registered with a directory twice")
+        for name in ("", str(self._node)):
+            least = self._image.broker_configs.get(name, {}).get(_MIN_IN_SYNC, "1")
+            if to_number(least, 32) is None:
+                raise Unstartable(path, f"{_MIN_IN_SYNC} of brokers is {least!r}: no broker can register")
+        for topic in self._image.topics.values():
+            for number, replicas in topic.partitions.items():
+                is_looked_at = self._node in replicas.in_sync or replicas.leader == NO_LEADER
+                if is_looked_at and (number < 0 or len(set(replicas.brokers)) < len(replicas.brokers)):
+                    what = "has a broker twice" if number >= 0 else "has a negative number"
+                    raise Unstartable(path, f"partition {topic.name}-{number} {what}: no broker can register")
 
     def _ensure_known(self) -> None:
         """Raise if a broker that follows the quorum has logs that its copy of the metadata does not know.
@@ -229,7 +287,8 @@ class _Start:
 
     def _ensure_complete(self) -> None:
         """Raise unless all directories are here that the node had when it last started."""
-        known, here = self._image.brokers.get(self._node, 0), len(self._log_dirs)
+        broker, here = self._image.brokers.get(self._node), len(self._log_dirs)
+        known = 0 if broker is None else len(broker.directories)
         if known > here:
             directories = f"{known} director{'y' if known == 1 else 'ies'}"
             raise Undecided(f"node {self._node} has {directories}, {here} named here: name all of its log.dirs")
@@ -237,7 +296,9 @@ class _Start:
     # -- loading -------------------------------------------------------------------------------------------------
 
     def _load_root(self, root: str) -> None:
+        is_clean = root in self._held_markers or self._fs.stat(join(root, CLEAN_SHUTDOWN)) is not None
         try:
+            _remove_marker(self._fs, root)
             directories = list_directories(self._fs, root)
         except InvalidTopicError as error:
             raise Unstartable(root, str(error)) from error
@@ -247,7 +308,6 @@ class _Start:
         recovery_points = self._checkpoint(root, RECOVERY_POINT_CHECKPOINT)
         log_starts = self._checkpoint(root, LOG_START_CHECKPOINT)
         was_offline = root in self._verdict.offline_roots
-        is_clean = root in self._held_markers or self._fs.stat(join(root, CLEAN_SHUTDOWN)) is not None
         loaded = []
         for directory in directories:
             try:
@@ -412,9 +472,13 @@ class _Start:
                 self._verdict.offline[partition] = f"its directory {uuid_text(assigned)} is not online"
                 return None
             self._verdict.uncertain[partition] = f"no directory has the id {uuid_text(assigned)}, where it should be"
+        if replicas.is_in_doubt(self._node, is_clean=self._keeps_in_sync):
+            self._verdict.uncertain[partition] = "its replicas, those in sync and its leader do not fit together"
+        elif not self._is_led(partition.topic, replicas):
+            self._verdict.offline[partition] = "the metadata lets no broker lead it"
         if loaded is None:
             self._verdict.missing.append(partition)
-            return Offsets(0, 0)
+            return None if partition in self._verdict.offline else Offsets(0, 0)
         if loaded.topic_id != topic_id or loaded.root in self._unserved_roots:
             other = f"{loaded.directory.path} is of another topic"
             self._verdict.offline[partition] = self._unserved_roots.get(loaded.root, other)
@@ -422,7 +486,39 @@ class _Start:
             return None
         if loaded.cuts:
             self._verdict.cut_short[partition] = loaded.cuts
-        return loaded.offsets
+        return None if partition in self._verdict.offline else loaded.offsets
+
+    def _is_led(self, topic: str, replicas: Replicas) -> bool:
+        """Whether somebody leads a partition. Where other brokers are registered, one of them may."""
+        if self._image.brokers.keys() - {self._node}:
+            return True
+        return replicas.is_led_by(
+            self._node, is_clean=self._keeps_in_sync,
+            is_unclean_allowed=self._image.is_unclean_election_allowed(topic, self._node),
+        )  # fmt: skip
+
+    def _stop_epoch(self, root: str) -> int | None:
+        """The epoch in which the broker was stopped in good order; None if the directory does not say so."""
+        try:
+            return CleanShutdownFile(self._fs, root).read()
+        except StorageError:
+            return None  # Kafka takes what it cannot read for no mark
+
+    @cached_property
+    def _keeps_in_sync(self) -> bool:
+        """Whether replicas on this broker that were in sync still are."""
+        return self._is_stop_in_order or not self._image.features.get(ELIGIBLE_REPLICAS)
+
+    @cached_property
+    def _is_stop_in_order(self) -> bool:
+        """Whether all directories say that the broker was stopped in good order, in the epoch that it has."""
+        broker = self._image.brokers.get(self._node)
+        epochs = {
+            epoch
+            for root, epoch in self._stop_epochs.items()
+            if root not in self._held_markers and root not in self._verdict.offline_roots
+        }
+        return broker is not None and epochs <= {broker.epoch}
 
     def _doubt_the_others(self) -> None:
         """Mark the others as uncertain if Kafka stops at a partition: its order is not known here."""
@@ -460,6 +556,8 @@ def _check_configs(root: str, image: ClusterImage) -> None:
     for topic in image.topic_ids:
         for name, value in image.configs.get(topic, {}).items():
             try:
+                if name == _INTERNAL_SEGMENT_BYTES and to_number(value.strip(), 32) is None:
+                    raise InvalidConfigError(f"{name} is {value!r}, which is not a number")
                 if name in known:
                     LogConfig.from_properties({name: value})
                 if name == _SEGMENT_BYTES and int(value) < _LEAST_SEGMENT_BYTES:

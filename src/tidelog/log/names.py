@@ -131,7 +131,9 @@ _MAX_OFFSET = 2**63 - 1
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _OFFSET = re.compile(r"[0-9]{1,20}")
-_PARTITION = re.compile(r"\+?[0-9]{1,255}")  # Java reads a plus sign too, and leading zeros
+_PARTITION = re.compile(
+    r"\+?((?![\U00010000-\U0010ffff])\d){1,255}"
+)  # Java reads a plus sign, leading zeros, other scripts
 # Kafka's pattern is (\S+)-(\S+)\.(\S+)-delete. This one takes the same names, but looks at each character once.
 _MARKED = re.compile(r"\S[^\s-]*-\S[^\s.]*\.\S+(-delete|-future|-stray)", re.ASCII)
 

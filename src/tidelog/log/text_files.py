@@ -12,7 +12,7 @@ __all__ = ["WHITE_SPACE", "read_lines", "split_fields", "to_number"]
 
 WHITE_SPACE = re.compile(r"\s+", re.ASCII)
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_NUMBER = re.compile(r"[+-]?[0-9]{1,255}")
+_NUMBER = re.compile(r"[+-]?((?![\U00010000-\U0010ffff])\d){1,255}")  # digits of any script that Java knows as one char
 
 
 def read_lines(fs: ReadFileSystem, path: str) -> list[str]:
