@@ -9,6 +9,8 @@ import tidelog
 from tests.log.logs import ABORT, COMMIT, a_log, end_txn, in_txn, lead
 from tidelog.records import read_batches
 from tidelog.view import LogDirView
+from tidelog.view.pruning import plan
+from tidelog.view.request import Request
 from tidelog.view.salvaged_transactions import salvaged_transactions
 
 PLACES = 14
@@ -93,7 +95,8 @@ def test_an_offset_that_is_too_large_hides_no_aborted_transaction(root: Path, pl
     offset = int.from_bytes(data[position : position + 8], "big") + more
     data[position : position + 8] = offset.to_bytes(8, "big")
     log.write_bytes(data)
-    known = salvaged_transactions(tidelog.open(root)["orders", 0])
+    partition = tidelog.open(root)["orders", 0]
+    known = salvaged_transactions(partition, plan(partition, Request(), notices=[]))
     for aborted in (0, 1, 5, 11):
         is_left_out = any(
             one.producer_id == 1 and one.first_offset <= aborted <= one.last_offset for one in known.aborted

@@ -151,7 +151,7 @@ class SegmentLookup:
         latest = TimestampOffset(-1, self.base_offset)
         start = self.base_offset if entry is None else self._believed(entry)
         try:
-            for batch in self.batches_from(start):
+            for batch in self.headers_from(start):
                 if batch.max_timestamp_ms > latest.timestamp_ms:
                     latest = TimestampOffset(batch.max_timestamp_ms, batch.last_offset)
         except CorruptionError:  # a torn tail ends the segment; what lies before it counts
@@ -192,7 +192,7 @@ class SegmentLookup:
         """What is wrong with a time entry: the batch that holds its offset must have its timestamp."""
         try:
             batch = next(
-                (batch for batch in self.batches_from(entry.offset) if batch.last_offset >= entry.offset), None
+                (batch for batch in self.headers_from(entry.offset) if batch.last_offset >= entry.offset), None
             )
         except CorruptionError:
             batch = None
@@ -202,6 +202,10 @@ class SegmentLookup:
 
     def batches_from(self, target: int) -> Iterator[BatchInfo]:
         """The batches from the index entry of `target` on, or all of them if the entry is wrong."""
+        return self.headers_from(target)
+
+    def headers_from(self, target: int) -> Iterator[BatchInfo]:
+        """The same for a caller that does not go by their offsets."""
         try:
             entry = self._index.lookup(target)
         except CorruptIndexError as error:

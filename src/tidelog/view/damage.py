@@ -16,6 +16,7 @@ from tidelog.log.segment_reader import SegmentReader
 from tidelog.records.batch import MAGIC
 from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC, batch_of
 from tidelog.records.java import MAX_INT32
+from tidelog.view.ordered_lookup import is_exact
 from tidelog.view.partition import PartitionView
 from tidelog.view.resync import Resync
 from tidelog.view.segment import SegmentView
@@ -79,13 +80,20 @@ def _open(segment: SegmentView) -> SegmentReader:
 
 
 def _indexed_position(reader: SegmentReader, offset: int) -> int:
-    """The position of a sound batch at or before an offset, by the index; 0 if there is none."""
+    """The position of a sound batch at or before an offset, by the index; 0 if there is none.
+
+    The first offset of a batch is under no checksum. If the entry does not prove it, reading begins one entry earlier.
+    """
     try:
         entry = reader.offset_index.lookup(offset)
     except CorruptIndexError:
         return 0
     batch = sound_at(reader, entry.position, reader.size)
-    return entry.position if batch is not None and batch.base_offset <= offset else 0
+    if batch is not None and is_exact(batch, entry):
+        return entry.position
+    earlier = indexed_before(reader, entry.position)
+    batch = sound_at(reader, earlier, reader.size)
+    return earlier if batch is not None and reader.base_offset <= batch.base_offset <= offset else 0
 
 
 def next_sound(

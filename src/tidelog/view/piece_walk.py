@@ -17,6 +17,7 @@ from tidelog.errors import CorruptionError, CorruptRecordError, StorageError
 from tidelog.kernels.headers import Checksum, HeaderScan, check_headers
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.files import ReadFile
+from tidelog.log.offsets import MAX_OFFSET
 from tidelog.log.segment_reader import SegmentReader
 from tidelog.records.batch import MAGIC, PREFIX_SIZE
 from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC
@@ -24,7 +25,7 @@ from tidelog.view.damage import first_covered, next_sound, offset_of_damage, str
 from tidelog.view.files import ViewFiles
 from tidelog.view.mended_file import MendedFile, header_proven
 from tidelog.view.partition import PartitionView
-from tidelog.view.row_choice import Int64Array, last_offsets
+from tidelog.view.row_choice import BoolArray, Int64Array, last_offsets
 from tidelog.view.segment import with_advice
 from tidelog.view.stretches import Stretch
 
@@ -69,6 +70,7 @@ class PieceWalk:
         self._doubt = ""  # what was wrong at the look before
         self._damaged = ""  # the file in which that was so again; nobody is rewriting it
         self._last_given = -1  # the position of the batch before what was found to be damaged; -1 if it is not known
+        self.left_out = 0  # how often bytes were, so far
         self._told_end: int | None = None  # the end of the log that was told of as too early
 
     def __iter__(self) -> Iterator[Window]:
@@ -89,7 +91,8 @@ class PieceWalk:
         """Read what was planned; whether all of it was there, and the same as then."""
         piece = self._piece
         try:
-            windows = self._read(piece.segment, self._files.open(piece.path), piece.start, piece.end)
+            file = self._files.open(piece.path)
+            windows = self._read(piece.segment, file, piece.start, piece.end, piece.segment_limit)
             first = next(windows, None)
             if first is None or int(first.chunk.scan.rows["base_offset"][0]) != piece.start_offset:
                 return False
@@ -110,7 +113,8 @@ class PieceWalk:
         if self._notices is None:
             for stretch in partition.stretches(self._next_offset, limit):
                 self._doubt_gap_before(stretch.segment.base_offset)
-                yield from self._read(stretch.segment.base_offset, stretch.reader.log.file, stretch.start, stretch.end)
+                segment, file = stretch.segment.base_offset, stretch.reader.log.file
+                yield from self._read(segment, file, stretch.start, stretch.end, MAX_OFFSET)
         else:
             for stretch in stretches_around_damage(partition, self._next_offset, limit, to_segment_ends=True):
                 self._doubt_gap_before(stretch.segment.base_offset)
@@ -145,7 +149,8 @@ class PieceWalk:
         file = MendedFile(reader.log.file)
         while position < stretch.end and self._next_offset < stretch.limit_offset:
             try:
-                yield from self._read(stretch.segment.base_offset, file, position, stretch.end)
+                limit = MAX_OFFSET if stretch.segment.is_active else own_limit  # where a log ends, its batches tell
+                yield from self._read(stretch.segment.base_offset, file, position, stretch.end, limit)
                 return
             except DamagedBatchError as error:
                 self._believe(error, reader.log.path)
@@ -155,7 +160,7 @@ class PieceWalk:
                     continue
                 is_first = self._next_offset == self._piece.first_offset
                 following = next_sound(
-                    reader, error.position, stretch.end, self._next_offset, own_limit, may_begin_before=is_first
+                    reader, error.last_doubtful, stretch.end, self._next_offset, own_limit, may_begin_before=is_first
                 )
                 position = stretch.end if following is None else following.position
                 before = own_limit if following is None else following.base_offset
@@ -168,6 +173,7 @@ class PieceWalk:
                         length = proven[1].size - PREFIX_SIZE
                         notices.append(f"{error}: with a length of {length} its checksum holds, and it is read")
                     continue
+                self.left_out += 1
                 if not is_told:
                     notice = f"{error}: these {position - error.position} bytes are left out"
                     notices.append(f"{notice}{_offsets_between(self._next_offset, before)}")
@@ -201,21 +207,25 @@ class PieceWalk:
                 raise error
             self._damaged = path
 
-    def _read(self, segment: int, file: ReadFile, start: int, end: int) -> Generator[Window, None, None]:
-        """The batches between two positions, up to the limit."""
+    def _read(
+        self, segment: int, file: ReadFile, start: int, end: int, own_limit: int
+    ) -> Generator[Window, None, None]:
+        """The batches between two positions, up to the limit. The segment has the offsets below `own_limit`."""
         position, first_offset, chunk = start, self._next_offset, None
         try:
             for chunk in read_chunks(file, start=start, end=end):
                 position = chunk.position + chunk.scan.end
-                wanted = self._wanted_of(chunk, file.path, is_first=self._next_offset == first_offset)
-                behind = _first_offset_behind(wanted, file, end)
-                sound = _how_many_are_sound(wanted.scan, self._next_offset - 1, self._piece.limit_offset, behind)
-                if sound:
-                    scan = wanted.scan.first(sound)
-                    yield Window(segment, file.path, wanted._replace(scan=scan), self._next_offset)
+                known = self._known_of(chunk, segment, own_limit, is_first=self._next_offset == first_offset)
+                behind = _first_offset_behind(known.chunk, file, end)
+                order = _Order.of(known.chunk.scan, known.before, behind, own_limit)
+                sound = order.how_many_are_sound(known.chunk.scan, self._piece.limit_offset, segment, own_limit)
+                if sound > known.below:
+                    scan = known.chunk.scan.pick(slice(known.below, sound))
+                    yield Window(segment, file.path, known.chunk._replace(scan=scan), self._next_offset)
                     self._next_offset = int(last_offsets(scan)[-1]) + 1
-                if sound < len(wanted.scan.rows):
-                    raise _damage(file.path, wanted, sound, self._next_offset, self._piece.limit_offset, behind)
+                if sound < len(known.chunk.scan.rows):
+                    limit = min(self._piece.limit_offset, own_limit)
+                    raise _damage(file.path, known.chunk, order, sound, limit)
                 if self._next_offset >= self._piece.limit_offset:
                     return
         except DamagedBatchError as error:
@@ -228,27 +238,101 @@ class PieceWalk:
             self._last_given = _position_before(chunk, position)
             raise DamagedBatchError(f"{file.path}, position {position}: the file ends inside a batch", position)
 
-    def _wanted_of(self, chunk: Chunk, path: str, *, is_first: bool) -> Chunk:
-        """The batches of a chunk with offsets that are wanted, their checksums compared if so wished."""
-        scan = chunk.scan
-        if self._notices is not None:  # where an offset could not be looked up there are others before and behind it
-            below = _how_many_below(last_offsets(scan), self._next_offset) if is_first else 0
-            if below and self._verify:  # the length of one that is damaged leads past those that are wanted
-                passed = check_headers(chunk.data, scan.first(below))
-                wrong = np.flatnonzero(passed.checksums == int(Checksum.WRONG))
-                if len(wrong):
-                    one = chunk._replace(scan=passed)
-                    raise _damage(path, one, int(wrong[0]), self._next_offset, self._piece.limit_offset)
-            scan = scan.pick(slice(below, max(below, _how_many_begin_below(scan, self._piece.limit_offset))))
-        return chunk._replace(scan=check_headers(chunk.data, scan) if self._verify else scan)
+    def _known_of(self, chunk: Chunk, segment: int, own_limit: int, *, is_first: bool) -> "_Known":
+        """The batches of a chunk up to the last that is wanted, their checksums compared if so wished.
+
+        Where an offset could not be looked up, there are others before and behind those that are wanted. The length of
+        one that is damaged leads past what is wanted, or it is itself wanted and its first offset is wrong.
+        """
+        scan, below, before = chunk.scan, 0, self._next_offset - 1
+        if self._notices is not None:
+            if is_first:
+                below = _how_many_below(last_offsets(scan), self._next_offset)
+                first = int(scan.rows["base_offset"][0])
+                before = segment - 1 if chunk.position == 0 else before if before < first else first - 1
+            scan = scan.first(max(below, _how_many_begin_below(scan, self._piece.limit_offset, own_limit)))
+        return _Known(chunk._replace(scan=check_headers(chunk.data, scan) if self._verify else scan), below, before)
 
 
 class DamagedBatchError(CorruptRecordError):
     """There is no sound batch at a position of a file."""
 
-    def __init__(self, message: str, position: int) -> None:
+    def __init__(self, message: str, position: int, last_doubtful: int | None = None) -> None:
         super().__init__(message)
         self.position = position
+        # Of the last batch that is not to be believed: of two that overlap it may be unknown which one is damaged.
+        self.last_doubtful = position if last_doubtful is None else last_doubtful
+
+
+class _Known(NamedTuple):
+    """Batches of a chunk, of which the first `below` are not wanted, and the offset that they must lie behind."""
+
+    chunk: Chunk
+    below: int
+    before: int
+
+
+class _Order(NamedTuple):
+    """The offsets of the batches of a scan, and what their neighbours say about them."""
+
+    first: Int64Array
+    last: Int64Array
+    known: Int64Array  # the last offset of the batch before each
+    following: Int64Array  # the first offset of the batch behind each
+    is_over: BoolArray  # whether a batch reaches over the one behind it
+    is_first: BoolArray  # and whether that can be because its own offset is wrong,
+    is_second: BoolArray  # or because that of the one behind it is
+
+    @classmethod
+    def of(cls, scan: HeaderScan, before: int, behind: int | None, own_limit: int) -> "_Order":
+        """A first offset is under no checksum. Of two batches that reach over each other the one may be wrong that has
+        room between its neighbours without it.
+
+        The last one is compared with `behind`, the first offset of what follows the scan.
+        """
+        first, last, is_new = scan.rows["base_offset"].astype(np.int64), last_offsets(scan), ~scan.is_legacy
+        known = np.append(before, last)[: len(last)]
+        following = np.append(first, own_limit if behind is None else behind)[1:]
+        is_over = is_new & np.append(is_new, behind is not None)[1:] & (last >= following)
+        count = scan.rows["last_offset_delta"].astype(np.int64) + 1
+        is_first = is_over & (following > known) & (following - known > count)
+        beyond = np.append(following, own_limit)[1:]
+        of_following = np.append(count, 0)[1:]
+        is_second = is_over & (beyond > last) & (beyond - last > of_following)
+        return cls(first, last, known, following, is_over, is_first, is_second)
+
+    def how_many_are_sound(self, scan: HeaderScan, limit: int, segment: int, own_limit: int) -> int:
+        """How many batches at the front have right checksums, and offsets above those of the one before, up to a limit.
+
+        The segment has the offsets from `segment` to before `own_limit`.
+        """
+        first, last, is_new = self.first, self.last, ~scan.is_legacy
+        is_wrong = last <= self.known
+        is_wrong |= is_new & ((first < segment) | (first >= limit) | (last >= own_limit) | (last < first))
+        is_wrong |= (scan.checksums == int(Checksum.WRONG)) | self.is_first
+        is_wrong[1:] |= (self.is_over & ~self.is_first)[:-1]
+        wrong = np.flatnonzero(is_wrong)
+        return int(wrong[0]) if len(wrong) else len(last)
+
+
+def _damage(path: str, chunk: Chunk, order: _Order, index: int, limit_offset: int) -> DamagedBatchError:
+    """What is wrong with a batch of a chunk, in words."""
+    scan = chunk.scan
+    first, last, known = (int(column[index]) for column in (order.first, order.last, order.known))
+    position = chunk.position + int(scan.positions[index])
+    try:
+        scan.batch_in(chunk.data, index).ensure_valid()
+    except CorruptionError as error:
+        return DamagedBatchError(f"{path}, position {position}: {error}", position)
+    if not scan.is_legacy[index] and first <= known:
+        what = f"offset {first} behind {known}"
+    elif last <= known:
+        what = f"offset {last} behind {known}"
+    else:
+        what = f"offset {last} before {int(order.following[index]) if first < limit_offset else limit_offset}"
+    is_either = order.is_first[index] and order.is_second[index]
+    behind = position + int(scan.sizes[index])
+    return DamagedBatchError(f"{path}, position {position}: {what}", position, behind if is_either else None)
 
 
 def _position_before(chunk: Chunk | None, position: int) -> int:
@@ -276,58 +360,21 @@ def _first_offset_behind(chunk: Chunk, file: ReadFile, end: int) -> int | None:
     return int.from_bytes(head[:8], "big", signed=True)
 
 
-def _damage(
-    path: str, chunk: Chunk, index: int, next_offset: int, limit_offset: int, offset_behind: int | None = None
-) -> DamagedBatchError:
-    """What is wrong with a batch, in words."""
-    position = chunk.position + int(chunk.scan.positions[index])
-    last = int(last_offsets(chunk.scan)[index])
-    first, *behind = chunk.scan.rows["base_offset"][index : index + 2].tolist()
-    if not behind and offset_behind is not None:
-        behind = [offset_behind]
-    try:
-        chunk.scan.batch_in(chunk.data, index).ensure_valid()
-        before = behind[0] if behind and first < limit_offset else limit_offset
-        what = f"offset {last} behind {next_offset - 1}" if last < next_offset else f"offset {last} before {before}"
-    except CorruptionError as error:
-        what = str(error)
-    return DamagedBatchError(f"{path}, position {position}: {what}", position)
-
-
-def _how_many_are_sound(scan: HeaderScan, before: int, limit: int, behind: int | None) -> int:
-    """How many batches at the front have right checksums, and offsets above those of the one before, up to a limit.
-
-    A first offset is under no checksum. Of two batches that reach over each other the one is wrong that leaves a gap
-    behind what is before, if the other would follow that: whoever believed it would pass over those behind it. The last
-    one is compared with `behind`, the first offset of what follows the scan.
-    """
-    first, last, is_new = scan.rows["base_offset"], last_offsets(scan), ~scan.is_legacy
-    is_wrong = (np.diff(last, prepend=before) <= 0) | (is_new & (first >= limit))
-    is_wrong |= scan.checksums == int(Checksum.WRONG)
-    if len(last):
-        following = np.append(first[1:], 0 if behind is None else behind)
-        reach_over = is_new & np.append(is_new[1:], behind is not None) & (last >= following)
-        known = np.append(before, last[:-1])
-        is_first = (following > known) & (first > known + 1)
-        is_wrong |= reach_over & is_first
-        is_wrong[1:] |= (reach_over & ~is_first)[:-1]
-    wrong = np.flatnonzero(is_wrong)
-    return int(wrong[0]) if len(wrong) else len(last)
-
-
 def _how_many_below(offsets: Int64Array, bound: int) -> int:
     """How many offsets at the front are below a bound."""
     others = np.flatnonzero(offsets >= bound)
     return int(others[0]) if len(others) else len(offsets)
 
 
-def _how_many_begin_below(scan: HeaderScan, limit: int) -> int:
+def _how_many_begin_below(scan: HeaderScan, limit: int, own_limit: int) -> int:
     """How many batches at the front may have offsets below a limit: up to the last that says so, and those behind it
-    that say they begin behind the one that follows them. That is not so, and they are damaged."""
-    first = scan.rows["base_offset"]
+    that say they reach over the one that follows them, or out of the segment. That is not so, and they are damaged."""
+    first, last, is_new = scan.rows["base_offset"], last_offsets(scan), ~scan.is_legacy
     inside = np.flatnonzero(scan.is_legacy | (first < limit))
     count = int(inside[-1]) + 1 if len(inside) else 0
-    while count + 1 < len(first) and first[count] > first[count + 1]:
+    reaches_over = is_new & ((last >= own_limit) | (last < first))
+    reaches_over[:-1] |= (last[:-1] >= first[1:]) & is_new[:-1]
+    while count < len(first) and reaches_over[count]:
         count += 1
     return count
 

@@ -18,6 +18,7 @@ from tidelog.columns.decoder import DEFAULT_MAX_BYTES, DEFAULT_MAX_ROWS, ColumnD
 from tidelog.columns.schema import TimestampUnit, schema_of
 from tidelog.errors import CorruptionError, InvalidRequestError
 from tidelog.kernels.headers import HeaderScan, Seen
+from tidelog.log.offsets import MAX_OFFSET
 from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.view.files import ReadOnlyFiles, ViewFiles
 from tidelog.view.piece_walk import PieceWalk, Window
@@ -68,6 +69,7 @@ class Piece(NamedTuple):
     aborted: tuple[AbortedTxnEntry, ...] = ()  # transactions to leave out
     rows: RowChoice = RowChoice()
     told_from: int = 0  # damage that begins with offsets below is another piece's to tell of
+    segment_limit: int = MAX_OFFSET  # the first offset of the next segment: a batch that reaches it is damaged
 
     @property
     def size(self) -> int:

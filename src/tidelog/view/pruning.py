@@ -62,7 +62,7 @@ def _committed_around_damage(
     partition: PartitionView, request: Request, notices: list[str]
 ) -> tuple[int, int, list[AbortedTxnEntry]]:
     """The first offset, the limit and the aborted transactions, where damage hides some of the transactions."""
-    known = salvaged_transactions(partition)
+    known = salvaged_transactions(partition, plan(partition, Request(), notices=[]))
     notice = known.notice(partition)
     if notice is not None and notice not in notices:
         notices.append(notice)
@@ -201,4 +201,10 @@ def _piece(partition: PartitionView, stretch: Stretch, aborted: list[AbortedTxnE
             if entry.first_offset < stretch.limit_offset and entry.last_offset >= stretch.first_offset
         ),
         rows,
+        segment_limit=_segment_limit(partition, stretch),
     )
+
+
+def _segment_limit(partition: PartitionView, stretch: Stretch) -> int:
+    following = partition.look.next_of(stretch.segment)
+    return MAX_OFFSET if following is None else following.base_offset

@@ -18,7 +18,7 @@ from tidelog.log.batch_info import CONTROL, TRANSACTIONAL
 from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.view.request import RowChoice
 
-__all__ = ["BatchChoice", "ChosenBatches", "Int64Array", "last_offsets", "wanted_rows"]
+__all__ = ["BatchChoice", "BoolArray", "ChosenBatches", "Int64Array", "last_offsets", "wanted_rows"]
 
 Int64Array = np.ndarray[Any, np.dtype[np.int64]]
 BoolArray = np.ndarray[Any, np.dtype[np.bool_]]

@@ -5,20 +5,16 @@ records before the damage are not given to a reader of committed data. After the
 decides what lies between the two, whatever the damage hides.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tidelog.errors import CorruptionError
-from tidelog.log.batch_info import TRANSACTIONAL, BatchInfo
-from tidelog.log.batch_scan import read_batch
-from tidelog.log.files import ReadFile
+from tidelog.log.batch_info import TRANSACTIONAL, BatchInfo, batch_info
 from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.records.batch import RecordBatch
 from tidelog.records.control import ControlType, end_txn_marker_of
-from tidelog.view.damage import next_sound, sound_at, stretches_around_damage
-from tidelog.view.mended_file import MendedFile, header_proven
 from tidelog.view.partition import PartitionView
-from tidelog.view.stretches import Stretch
+from tidelog.view.piece_walk import PieceWalk
+from tidelog.view.pieces import Piece
 
 __all__ = ["SalvagedTransactions", "salvaged_transactions"]
 
@@ -45,8 +41,8 @@ class SalvagedTransactions(NamedTuple):
         )
 
 
-def salvaged_transactions(partition: PartitionView) -> SalvagedTransactions:
-    """Replay the transactions of a partition around damage."""
+def salvaged_transactions(partition: PartitionView, pieces: Iterable[Piece]) -> SalvagedTransactions:
+    """Replay the transactions of a partition around damage. The pieces are all of it, in order."""
     aborted: list[AbortedTxnEntry] = []
     unknown: list[AbortedTxnEntry] = []
     open_since: dict[int, int] = {}  # by producer
@@ -59,21 +55,22 @@ def salvaged_transactions(partition: PartitionView) -> SalvagedTransactions:
         unknown.extend(AbortedTxnEntry(producer, first, offset, offset) for producer, first in doubtful.items())
         doubtful.clear()
 
-    for batch, file in _sound_batches(partition):
-        if batch is None:
+    for found in _sound_batches(partition, pieces):
+        if found is None:
             for producer, first in open_since.items():
                 doubtful.setdefault(producer, first)
             open_since.clear()
             known.clear()
             is_damaged = True
             continue
+        batch, data = found
         end_doubt(batch.base_offset)
         if not batch.attributes & TRANSACTIONAL:
             continue
         if not batch.is_control:
             open_since.setdefault(batch.producer_id, batch.base_offset)
             continue
-        marker = end_txn_marker_of(RecordBatch(read_batch(file, batch)))
+        marker = end_txn_marker_of(RecordBatch(data))
         if marker is None:
             continue
         producer, began = batch.producer_id, open_since.pop(batch.producer_id, None)
@@ -91,43 +88,22 @@ def salvaged_transactions(partition: PartitionView) -> SalvagedTransactions:
     return SalvagedTransactions([*aborted, *unknown], unknown, last_stable)
 
 
-def _sound_batches(partition: PartitionView) -> Iterator[tuple[BatchInfo | None, ReadFile]]:
-    """The sound batches of a partition, each with its file, and None wherever damage lies between two of them.
+def _sound_batches(partition: PartitionView, pieces: Iterable[Piece]) -> Iterator[tuple[BatchInfo, memoryview] | None]:
+    """The sound batches of some pieces with their bytes, and None wherever something is left out between two of them.
 
-    They are those that a scan gives: batches whose headers can be put right are among them.
+    They are those that a scan gives, by the same walk. Of those without a transaction the first of a window will do.
     """
-    start, end = partition.log_start_offset, partition.log_end_offset
-    for stretch in stretches_around_damage(partition, start, end, to_segment_ends=True):
-        following = partition.look.next_of(stretch.segment)
-        yield from _sound_batches_of(stretch, end if following is None else following.base_offset)
-
-
-def _sound_batches_of(stretch: Stretch, limit: int) -> Iterator[tuple[BatchInfo | None, ReadFile]]:
-    """The same of a stretch, whose segment has the offsets below `limit`."""
-    reader, position, next_offset = stretch.reader, stretch.start, stretch.first_offset
-    file = MendedFile(reader.log.file)
-    while position < stretch.end:
-        try:
-            for batch in reader.log.batches(position, stretch.end):
-                if sound_at(reader, batch.position, stretch.end) is None:
-                    break
-                position = batch.position + batch.size
-                if next_offset <= batch.last_offset < limit:
-                    yield batch, file
-                    next_offset = batch.next_offset
-                elif next_offset > stretch.first_offset or batch.last_offset >= limit:
-                    yield None, file  # one of the offsets is damaged, or the batch is a stray copy
-        except CorruptionError:
-            pass  # no batch can have this length: what follows is looked for below
-        if position >= stretch.end:
-            return
-        found = next_sound(reader, position, stretch.end, next_offset, limit)
-        stop, before = (stretch.end, limit) if found is None else (found.position, found.base_offset)
-        proven = header_proven(reader, position, stop)
-        if proven is not None and next_offset <= proven[1].last_offset < before:
-            file.mend(position, proven[0])
-            yield proven[1], file
-            next_offset = proven[1].next_offset
-        else:
-            yield None, file
-        position = stop
+    for piece in pieces:
+        walk, known = PieceWalk(partition.files, piece, notices=[]), 0
+        for window in walk:
+            if walk.left_out > known:
+                yield None
+            known, chunk = walk.left_out, window.chunk
+            is_told = (chunk.scan.rows["attributes"] & TRANSACTIONAL) != 0
+            is_told[0] = True
+            for index in is_told.nonzero()[0].tolist():
+                at = int(chunk.scan.positions[index])
+                batch = batch_info(chunk.data, at, chunk.position + at)
+                yield batch, chunk.data[at : at + batch.size]
+        if walk.left_out > known:
+            yield None

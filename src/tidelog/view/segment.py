@@ -33,11 +33,12 @@ from tidelog.log.names import (
 )
 from tidelog.log.offset_index import OffsetEntries
 from tidelog.log.offsets import MAX_OFFSET
-from tidelog.log.segment_reader import NoFile, ReadLogFile, SegmentReader
+from tidelog.log.segment_reader import NoFile, ReadLogFile
 from tidelog.log.time_index import TimeEntries
 from tidelog.log.transaction_index import TransactionEntries
 from tidelog.records.batches import batch_of
 from tidelog.view.files import ViewFiles, is_gone
+from tidelog.view.ordered_lookup import OffsetOrder, OrderedReader
 from tidelog.view.segment_summary import SegmentSummary, summary_of
 
 __all__ = ["ADVICE", "SegmentEnd", "SegmentView", "TransactionFile", "with_advice"]
@@ -118,7 +119,7 @@ class SegmentView:
 
     # -- opening -------------------------------------------------------------------------------------------------
 
-    def open(self) -> SegmentReader:
+    def open(self) -> OrderedReader:
         """Log and indexes of one generation, held open: they stay readable whatever happens to their names.
 
         The log of the active segment ends, for the reader, behind its last valid batch.
@@ -128,7 +129,7 @@ class SegmentView:
             reader.log.size = _tail(reader).position
         return reader
 
-    def open_to_end(self) -> tuple[SegmentReader, SegmentEnd]:
+    def open_to_end(self) -> tuple[OrderedReader, SegmentEnd]:
         """The same, and where it ends. CorruptRecordError if a segment that is not active ends inside a batch."""
         reader = self.open_whole()
         if not self.is_active:
@@ -137,7 +138,7 @@ class SegmentView:
         reader.log.size = end.position
         return reader, end
 
-    def open_whole(self) -> SegmentReader:
+    def open_whole(self) -> OrderedReader:
         """The same with all of the file, whatever it ends with."""
         try:
             log = ReadLogFile(self._fs, self.path)
@@ -150,7 +151,7 @@ class SegmentView:
         )
         if not self._fs.is_still(log.file):
             raise SegmentGoneError(f"{self.path} was replaced")
-        return SegmentReader(
+        return OrderedReader(
             self.base_offset,
             log,
             _entries_of(OffsetEntries, offset_index, self.base_offset),
@@ -277,12 +278,17 @@ def with_advice(error: CorruptionError) -> CorruptRecordError:
     return CorruptRecordError(f"{error}{ADVICE}")
 
 
-def _whole(reader: SegmentReader) -> SegmentEnd:
+def _whole(reader: OrderedReader) -> SegmentEnd:
     """The end of a segment that nobody appends to: that of its file."""
     last, problem = _last_batches(reader)
     if problem is not None:
         raise with_advice(problem)
     end = _end_behind(reader, last[-1] if last else None)
+    order = OffsetOrder(reader.base_offset)
+    for batch in list(last)[-3:]:
+        fault = order.fault_of(batch)
+        if fault is not None:  # where it ends is not known
+            raise with_advice(CorruptRecordError(f"{reader.log.path}, {fault}"))
     if end.position < reader.size:
         left = reader.size - end.position
         raise with_advice(
@@ -295,7 +301,7 @@ def _whole(reader: SegmentReader) -> SegmentEnd:
     return end
 
 
-def _tail(reader: SegmentReader) -> SegmentEnd:
+def _tail(reader: OrderedReader) -> SegmentEnd:
     """The end of the active segment: what is torn, not yet written, or failing at its very end does not count.
 
     Bytes that sound batches follow are damage and not the end: whoever reads them meets it.
@@ -319,11 +325,11 @@ def _tail(reader: SegmentReader) -> SegmentEnd:
     return end._replace(problem=told, left_out=reader.size - end.position, damage=damage)
 
 
-def _sound_end(reader: SegmentReader, batches: deque[BatchInfo]) -> tuple[SegmentEnd, CorruptRecordError | None]:
+def _sound_end(reader: OrderedReader, batches: deque[BatchInfo]) -> tuple[SegmentEnd, CorruptRecordError | None]:
     """The end after the last sound one of some batches, and what is wrong with the first of those that follow it."""
     file, problem, failing = reader.log.file, None, 0
     while batches:
-        fault = _fault_of_last(file, batches)
+        fault = _fault_of_last(reader, batches)
         if fault is None:
             break
         last = batches.pop()
@@ -336,18 +342,18 @@ def _sound_end(reader: SegmentReader, batches: deque[BatchInfo]) -> tuple[Segmen
     return _end_behind(reader, batches[-1] if batches else None), problem
 
 
-def _batches_before(reader: SegmentReader, batch: BatchInfo) -> deque[BatchInfo]:
+def _batches_before(reader: OrderedReader, batch: BatchInfo) -> deque[BatchInfo]:
     """The batches from an index entry on to a batch that has one itself; none if it is the first."""
     found = deque[BatchInfo]()
     if batch.position:
-        for one in reader.lookup().batches_from(max(batch.base_offset - 1, reader.base_offset)):
+        for one in reader.lookup().headers_from(max(batch.base_offset - 1, reader.base_offset)):
             if one.position >= batch.position:
                 break
             found.append(one)
     return found
 
 
-def _sound_behind(reader: SegmentReader, position: int, walked: int | None, is_impossible: bool) -> int | None:
+def _sound_behind(reader: OrderedReader, position: int, walked: int | None, is_impossible: bool) -> int | None:
     """Where sound batches follow what looks like the end, which is at a position; None if it is the end.
 
     After a batch that seems to be incomplete, or whose checksum fails, they must reach the end of the file, one behind
@@ -365,18 +371,38 @@ def _sound_behind(reader: SegmentReader, position: int, walked: int | None, is_i
     return found
 
 
-def _fault_of_last(file: ReadFile, batches: Sequence[BatchInfo]) -> str | None:
+def _fault_of_last(reader: OrderedReader, batches: Sequence[BatchInfo]) -> str | None:
     """What is wrong with the last one of some batches."""
     last = batches[-1]
-    if len(batches) > 1 and last.last_offset < batches[-2].next_offset:
+    if not last.is_legacy and last.base_offset < reader.base_offset:
+        return f"offset {last.base_offset} before the first of the segment, {reader.base_offset}"
+    if len(batches) > 1 and not _follows(reader, batches):
         return f"offset {last.last_offset} behind offset {batches[-2].last_offset}"
     if last.next_offset > MAX_OFFSET:
         return _beyond_offsets(last)
     try:
-        batch_of(read_batch(file, last)).ensure_valid()
+        batch_of(read_batch(reader.log.file, last)).ensure_valid()
     except CorruptionError as error:
         return str(error)
     return None
+
+
+def _follows(reader: OrderedReader, batches: Sequence[BatchInfo]) -> bool:
+    """Whether the last one of some batches can follow those before it.
+
+    A first offset is under no checksum. If the one before it leaves a gap in which the last one lies, that one is
+    wrong: it is damage in the middle of the log, and whoever reads it meets it.
+    """
+    *others, before, last = list(batches)[-3:]
+    if last.is_legacy or before.is_legacy:
+        return last.last_offset >= before.next_offset
+    if last.base_offset >= before.next_offset:
+        return True
+    if before.position and not others:
+        return False  # what lies before it is not known
+    reached = others[0].next_offset if others else reader.base_offset
+    room = last.base_offset - reached  # for the one before it, if that is wrong
+    return before.base_offset > reached and room > before.last_offset - before.base_offset
 
 
 def _beyond_offsets(batch: BatchInfo) -> str:
@@ -384,7 +410,7 @@ def _beyond_offsets(batch: BatchInfo) -> str:
     return f"offset {batch.last_offset}: the largest that a record can have is {MAX_OFFSET - 1}"
 
 
-def _last_batches(reader: SegmentReader) -> tuple[deque[BatchInfo], CorruptionError | None]:
+def _last_batches(reader: OrderedReader) -> tuple[deque[BatchInfo], CorruptionError | None]:
     """The last batches of a segment, and what is wrong behind them where a length is one that no batch can have."""
     file, last = reader.log.file, deque[BatchInfo](maxlen=_LAST_BATCHES)
     try:
@@ -392,7 +418,7 @@ def _last_batches(reader: SegmentReader) -> tuple[deque[BatchInfo], CorruptionEr
     except CorruptIndexError:
         last_indexed = reader.base_offset
     try:
-        for number, batch in enumerate(reader.lookup().batches_from(last_indexed), 1):
+        for number, batch in enumerate(reader.lookup().headers_from(last_indexed), 1):
             last.append(batch)
             if number == _WALKED_AT_MOST:
                 break
@@ -419,7 +445,7 @@ def _last_stretch(file: ReadFile, start: int, end: int) -> tuple[int, int, Corru
     return begins[0][0], start, problem
 
 
-def _end_behind(reader: SegmentReader, last: BatchInfo | None) -> SegmentEnd:
+def _end_behind(reader: OrderedReader, last: BatchInfo | None) -> SegmentEnd:
     if last is None:
         return SegmentEnd(0, reader.base_offset, None, None)
     epoch = last.leader_epoch if last.leader_epoch >= 0 else None

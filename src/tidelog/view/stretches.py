@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 from tidelog.errors import CorruptionError, CorruptRecordError, SegmentGoneError, StorageError
 from tidelog.log.batch_info import BatchInfo
+from tidelog.log.batch_scan import read_batch
 from tidelog.log.batch_windows import read_windows
 from tidelog.log.segment_reader import SegmentReader
 from tidelog.records.batches import Batch, batch_of
 from tidelog.view.look import Look
+from tidelog.view.ordered_lookup import Fault, OffsetOrder
 from tidelog.view.segment import ADVICE, SegmentEnd, SegmentView, with_advice
 
 __all__ = ["MisplacedSegmentError", "Stretch", "batches_between", "reaches_over", "stretches_between"]
@@ -70,19 +72,44 @@ def stretches_between(look: Look, take_look: TakeLook, first_offset: int, limit_
 def _ensure_in_place(look: Look, segment: SegmentView, reader: SegmentReader, end: SegmentEnd) -> None:
     """Raise if a segment cannot be the one of its name: it holds no offset from its own first to the next one's.
 
-    Reading on would pass over records without a word. A segment that reaches over the next ones is another matter: it
-    may have been compacted, and they were not removed.
+    Reading on would pass over records without a word. The same holds for one that reaches over the next segment because
+    its last batch has a damaged first offset. But it may have been compacted, and the old ones were not removed.
     """
     path, following = reader.log.path, look.next_of(segment)
     if end.position and end.next_offset <= segment.base_offset:
         raise MisplacedSegmentError(f"{path} holds offsets up to {end.next_offset - 1}, which are not its own{ADVICE}")
     if following is not None and end.next_offset > following.base_offset:
         first = next(reader.log.batches(0, end.position), None)
+        what, begins = (
+            f"{path} holds offsets up to {end.next_offset - 1}",
+            f"begins with {following.base_offset}{ADVICE}",
+        )
         if first is not None and first.base_offset >= following.base_offset:
-            raise MisplacedSegmentError(
-                f"{path} holds offsets up to {end.next_offset - 1} and none of its own: the next segment begins with "
-                f"{following.base_offset}{ADVICE}"
-            )
+            raise MisplacedSegmentError(f"{what} and none of its own: the next segment {begins}")
+        if not _lies_on_old_ones(look, reader, end):
+            raise CorruptRecordError(f"{what}: the next segment {begins}")
+
+
+def _lies_on_old_ones(look: Look, reader: SegmentReader, end: SegmentEnd) -> bool:
+    """Whether the records of the last batch of a segment are those of the old one whose name lets expect them."""
+    try:
+        last = reader.lookup().find_offset(end.next_offset - 1)
+        old = look.holding(end.next_offset - 1)
+        if last is None or old is None:
+            return False
+        old_reader = old.open()
+        found = old_reader.lookup().find_offset(last.base_offset)
+        if found is None or _writer_of(found) != _writer_of(last):
+            return False
+        records = list(batch_of(read_batch(old_reader.log.file, found)).records())
+        return all(record in records for record in batch_of(read_batch(reader.log.file, last)).records())
+    except CorruptionError:
+        return False
+
+
+def _writer_of(batch: BatchInfo) -> tuple[int, ...]:
+    """What compaction keeps of a batch, whatever records it takes out."""
+    return batch.base_offset, batch.last_offset, batch.producer_id, batch.producer_epoch, batch.base_sequence
 
 
 def _stretch_of(
@@ -101,31 +128,32 @@ def _stretch_of(
 
 
 def _position_behind(reader: SegmentReader, limit_offset: int, end: SegmentEnd) -> int:
-    """Where the batches end that have offsets below `limit_offset`."""
-    batch = _batch_at(reader, limit_offset, end)
+    """Where the batches end that have offsets below `limit_offset`.
+
+    The walk there begins with an offset below it: the last batch that is wanted is compared with what follows it, too.
+    """
+    batch = _batch_at(reader, limit_offset, end, walk_from=limit_offset - 1)
     # An entry of the old formats tells its last offset only: it may wrap some that are wanted.
     begins_before = batch.base_offset < limit_offset or (batch.is_legacy and batch.codec_id)
     return batch.position + batch.size if begins_before else batch.position
 
 
-def _batch_at(reader: SegmentReader, offset: int, end: SegmentEnd) -> BatchInfo:
+def _batch_at(reader: SegmentReader, offset: int, end: SegmentEnd, walk_from: int | None = None) -> BatchInfo:
     """The first batch that reaches an offset, which is not above the last one.
 
-    A first offset is under no checksum. One that lies behind the end of the segment, or leaves a gap and reaches over
-    the next one, cannot be, and whoever believed it would pass over the batches that follow.
+    A first offset is under no checksum: the lookup raises where offsets do not rise (ordered_lookup.py). One that lies
+    behind the end of the segment cannot be, either.
     """
-    lookup = reader.lookup()
-    batch = lookup.find_offset(offset)
-    if batch is None:
-        position = lookup.size - lookup.bytes_left
+    position = 0
+    for batch in reader.lookup().batches_from(offset if walk_from is None else walk_from):
+        if batch.last_offset >= offset:
+            break
+        position = batch.position + batch.size
+    else:
         raise CorruptRecordError(f"{reader.log.path}, position {position}: the file ends inside a batch")
     if batch.base_offset >= end.next_offset:
         what = f"offset {batch.base_offset} before {end.next_offset}"
         raise CorruptRecordError(f"{reader.log.path}, position {batch.position}: {what}")
-    if batch.base_offset > offset:
-        following = next(reader.log.batches(batch.position + batch.size, end.position), None)
-        if following is not None and reaches_over(batch, following):
-            raise _overlap(reader.log.path, batch, following)
     return batch
 
 
@@ -133,11 +161,6 @@ def reaches_over(batch: BatchInfo, following: BatchInfo) -> bool:
     """Whether a batch says that it has offsets of the one that follows it, which no sound ones of version 2 do."""
     is_new = not batch.is_legacy and not following.is_legacy
     return is_new and following.base_offset <= batch.last_offset
-
-
-def _overlap(path: str, batch: BatchInfo, following: BatchInfo) -> CorruptRecordError:
-    what = f"offset {batch.last_offset} before {following.base_offset}"
-    return CorruptRecordError(f"{path}, position {batch.position}: {what}")
 
 
 def batches_between(
@@ -172,21 +195,17 @@ class _Walk:
     def batches(self, stretches: Iterator[Stretch]) -> Iterator[Batch]:
         for stretch in stretches:
             file, position = stretch.reader.log.file, stretch.start
+            order = OffsetOrder(stretch.segment.base_offset)
             last: tuple[BatchInfo, Batch] | None = None  # given once it is known what follows it
             for window in read_windows(
                 file, position, stretch.end, verify=self._verify, fast=False, window=_WINDOW_BYTES
             ):
                 for info in window.batches:
-                    if last is not None:
-                        if self._passes_over(last[0], info):
-                            self.problem = _overlap(file.path, last[0], info)
-                            return
+                    fault = order.fault_of(info) or self._fault_of(info)
+                    if last is not None and (fault is None or fault.position == info.position):
                         yield self._given(*last)
-                    if info.last_offset < self.next_offset:
-                        self.problem = CorruptRecordError(
-                            f"{file.path}, position {info.position}: offset {info.last_offset} behind "
-                            f"{self.next_offset - 1}"
-                        )
+                    if fault is not None:
+                        self.problem = CorruptRecordError(f"{file.path}, {fault}")
                         return
                     last = info, batch_of(bytes(window.bytes_of(info)))
                 position = window.end
@@ -200,10 +219,13 @@ class _Walk:
             if self.problem is not None:
                 return
 
-    def _passes_over(self, batch: BatchInfo, following: BatchInfo) -> bool:
-        """Whether a batch leaves a gap, and the one behind it lies in that: a first offset is under no checksum."""
-        is_gap = batch.base_offset > self.next_offset
-        return is_gap and following.base_offset >= self.next_offset and reaches_over(batch, following)
+    def _fault_of(self, info: BatchInfo) -> Fault | None:
+        """What is wrong with a batch by what was asked for: a segment before this one may have had its offsets."""
+        if info.last_offset < self.next_offset:
+            return Fault(info.position, f"offset {info.last_offset} behind {self.next_offset - 1}")
+        if not info.is_legacy and info.base_offset >= self._limit_offset:
+            return Fault(info.position, f"offset {info.base_offset} before {self._limit_offset}")
+        return None
 
     def _given(self, info: BatchInfo, batch: Batch) -> Batch:
         self.next_offset = info.next_offset

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
+from tidelog.errors import CorruptionError
 from tidelog.log.checkpoints import EpochEntry
 from tidelog.log.segment_reader import SegmentReader
 from tidelog.log.watermarks import Isolation
 from tidelog.view.look import Look, looking_again
+from tidelog.view.ordered_lookup import OrderedReader
+from tidelog.view.segment import SegmentView
 
 if TYPE_CHECKING:
     from tidelog.view.partition import PartitionView
@@ -40,7 +43,13 @@ class TimedPartition:
     @property
     def segments(self) -> Iterator[SegmentReader]:
         """The segments, one after the other."""
-        return (segment.open() for segment in self._look.segments)
+        return (self._open(segment) for segment in self._look.segments)
+
+    def _open(self, segment: SegmentView) -> OrderedReader:
+        """A segment, with the offset that a record found in it must lie below."""
+        reader, following = segment.open(), self._look.next_of(segment)
+        reader.limit_offset = None if following is None else following.base_offset
+        return reader
 
     def limit_offset(self, isolation: Isolation) -> int:
         """The first offset that a reader may not see. A view says it with `committed` and `end_bound`, as `read`."""
@@ -56,7 +65,7 @@ class TimedPartition:
             if is_remote and (known := segment.indexed_timestamp_ms) is not None and known < timestamp_ms:
                 continue
             if segment.largest_timestamp_ms >= timestamp_ms:
-                return segment.open()
+                return self._open(segment)
         return None
 
     def first_offset_reaching(self, timestamp_ms: int) -> int | None:
@@ -71,15 +80,25 @@ class TimedPartition:
             known = segment.indexed_timestamp_ms if self._view.files.is_remote else None
             if known is not None and known < timestamp_ms:
                 continue
-            found = segment.open().find_time(timestamp_ms, self.log_start_offset)
+            found = self._open(segment).find_time(timestamp_ms, self.log_start_offset)
             if found is not None:
                 return found.offset
         return None
 
     def looking_again(self, question: Callable[["TimedPartition"], Answer]) -> Answer:
-        """The answer to a question, asked again with a fresh look when a segment went away under it."""
+        """The answer to a question, asked again with a fresh look when a segment went away under it.
+
+        So it is where something seems damaged: a segment may have been compacted, or cut, while it was read.
+        """
 
         def look_again() -> None:
             self._look = self._view.take_look()
 
-        return looking_again(lambda: question(self), look_again, self._view.path)
+        def ask() -> Answer:
+            return looking_again(lambda: question(self), look_again, self._view.path)
+
+        try:
+            return ask()
+        except CorruptionError:
+            look_again()
+            return ask()

@@ -9,22 +9,27 @@ Where one is damaged, or is not there although the segment may have had aborts, 
 tell. A segment without aborts has no `.txnindex`, so absence alone proves nothing: the snapshot behind the segment must
 know no producer that ever had a marker. Otherwise the headers of the segment are walked; topics without transactions
 are spared.
+
+A marker whose offset is damaged would end another transaction than its own, or none: the offsets of what is replayed
+must rise.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tidelog.errors import CorruptIndexError, StorageError
+from tidelog.errors import CorruptIndexError, CorruptRecordError, StorageError
 from tidelog.log.batch_info import TRANSACTIONAL, BatchInfo
 from tidelog.log.batch_windows import BatchWindow, read_windows
 from tidelog.log.files import join, read_whole
 from tidelog.log.names import SNAPSHOT_SUFFIX, file_name
 from tidelog.log.producer_entry import ProducerEntry
 from tidelog.log.producer_snapshot import parse_snapshot
+from tidelog.log.segment_reader import SegmentReader
 from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.records.batch import RecordBatch
 from tidelog.records.control import ControlType, end_txn_marker_of
 from tidelog.view.files import ViewFiles, is_gone
 from tidelog.view.look import Look, looking_again
+from tidelog.view.ordered_lookup import OffsetOrder
 from tidelog.view.segment import SegmentView, TransactionFile, with_advice
 from tidelog.view.stretches import stretches_between
 
@@ -133,7 +138,7 @@ class Transactions:
                     break
         for stretch in stretches_between(self._look, self._take_look, replay.start, end):
             windows = read_windows(stretch.reader.log.file, stretch.start, stretch.end)
-            for batch, data in _transactional(windows):
+            for batch, data in _transactional(_in_order(windows, stretch.reader)):
                 if replay.start <= batch.base_offset < end:
                     replay.take(batch, data)
         return replay
@@ -199,3 +204,26 @@ def _transactional_of(window: BatchWindow) -> Iterator[BatchInfo]:
     if window.scan is None:
         return (batch for batch in window.batches if batch.attributes & TRANSACTIONAL)
     return map(window.batch, (window.scan.rows["attributes"] & TRANSACTIONAL).nonzero()[0].tolist())
+
+
+def _in_order(windows: Iterable[BatchWindow], reader: SegmentReader) -> Iterator[BatchWindow]:
+    """The same windows of a segment. CorruptRecordError where the offsets of its batches do not rise."""
+    order = OffsetOrder(reader.base_offset)
+    for window in windows:
+        if _rises(window, order):
+            order.take(window.batch(len(window) - 1))
+        else:
+            for batch in window.batches:
+                if (fault := order.fault_of(batch)) is not None:
+                    raise with_advice(CorruptRecordError(f"{reader.log.path}, {fault}"))
+        yield window
+
+
+def _rises(window: BatchWindow, order: OffsetOrder) -> bool:
+    """Whether the columns of a window, if it has some, show that the offsets rise: many are compared at once."""
+    if window.scan is None or not len(window):
+        return False
+    first = window.scan.rows["base_offset"].astype("i8")
+    last = first + window.scan.rows["last_offset_delta"]
+    reached = order.base_offset - 1 if order.before is None else order.before.last_offset
+    return bool(first[0] > reached and (first <= last).all() and (last[:-1] < first[1:]).all())
