@@ -7,6 +7,7 @@
        Where a sound file of another place was put in, the repair says that it is in doubt.
     5. Every file is as it was, or lies in the quarantine; every byte of a log is in a log or in the quarantine.
     6. No file changes, appears or goes without a line of the repair that begins with its path.
+    7. A second repair has nothing to do and changes no byte, and no finding after the first offers one.
 
 The leader epoch of a batch is not under its checksum; it is compared where the epoch checkpoint can tell. In a
 compacted log a batch may have been moved inside a gap: it is given at another offset then, and the check tells of other
@@ -101,6 +102,7 @@ def _judge(case: Case, disk: SimulatedFileSystem) -> str:
     _ensure_clean(case, mended, result)
     _ensure_kept(case, disk, mended)
     _ensure_told(case, disk, mended, result)
+    ensure_settled(f"{case}", mended, result)
     for partition in touched:
         _ensure_readable(case, disk, mended, partition, result)
     return "harm" if harmed else "found" if not report.is_clean else "unseen"
@@ -127,6 +129,23 @@ def _ensure_clean(case: Case, disk: SimulatedFileSystem, result: RepairResult) -
     if again.codes() - left:
         told = [f"{one.code} {one.file}: {one.message}" for one in again.findings if one.code in again.codes()]
         raise Broken(f"{case}: after the repair {told[:3]}; done: {result.done}")
+
+
+def ensure_settled(case: str, disk: SimulatedFileSystem, result: RepairResult, root: str = ROOT) -> None:
+    """A repair has done all that it can do: nothing offers another one, and another one does nothing."""
+    before, left = tree(disk, "/"), {(one.code, one.file) for one in result.left}
+    offers = [
+        f"{one.code} {one.file}: {one.message}"
+        for one in check(root, deep=True, fs=disk, jobs=1).findings
+        if one.severity is not Severity.INFO and "--repair" in one.remedy and (one.code, one.file) not in left
+    ]
+    if offers:
+        raise Broken(f"{case}: after the repair another one is offered: {offers[:3]}; done: {result.done}")
+    again = repair(root, config=CONFIG, clock=ManualClock(NOW + 1000), fs=disk, jobs=1)
+    now = tree(disk, "/")
+    changed = [path for path in sorted({*before, *now}) if before.get(path) != now.get(path)]
+    if again.done or changed:
+        raise Broken(f"{case}: a second repair has changed {changed}: {again.done}; the first: {result.done}")
 
 
 def _ensure_kept(case: Case, damaged: SimulatedFileSystem, mended: SimulatedFileSystem) -> None:

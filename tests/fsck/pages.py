@@ -12,6 +12,7 @@ segment so, or flips bits of batch lengths, or puts in or takes out a byte. Then
        the field itself, or a sound neighbour that touches the batch. Of a batch that is alone in its file only the
        field can: with another offset in it, the file may as well be one of another log under the wrong name.
     3. What is not in the log any more lies in the quarantine, and no file changes without a line.
+    4. A second repair has nothing to do.
 
 `python -m tests.campaign --only pages --seed 7 --cases 1` repeats case 7.
 """
@@ -23,7 +24,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from tests.fsck.campaign import Broken, untold
+from tests.fsck.campaign import Broken, ensure_settled, untold
 from tests.fsck.damages import tree, write
 from tidelog.errors import TidelogError
 from tidelog.fsck import check
@@ -204,6 +205,7 @@ def judge(number: int) -> str:
     except TidelogError as error:  # any other exception is a crash, and `run` names its case
         raise Broken(f"{case}: {type(error).__name__}: {error}") from error
     _ensure_right(case, disk, mended, written, result)
+    ensure_settled(case, mended, result, ROOT)
     return deed.__name__
 
 

@@ -18,7 +18,17 @@ from tidelog.log.offsets import MAX_OFFSET
 from tidelog.records.batch import BATCH_HEADER_SIZE
 from tidelog.records.java import MAX_INT32
 
-__all__ = ["Layout", "Mask", "Placed", "Run", "Shifted", "lay_out", "ordered_mask", "range_of"]
+__all__ = [
+    "Layout",
+    "Mask",
+    "Placed",
+    "Run",
+    "Shifted",
+    "are_dense",
+    "lay_out",
+    "ordered_mask",
+    "range_of",
+]
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 _NOWHERE = MAX_OFFSET  # no record has it
@@ -70,18 +80,23 @@ def lay_out(
     closed_at: int | None = None,
     is_copy: Callable[[SegmentFacts, int], bool] = lambda facts, batch: False,
     *,
-    is_compacted: bool = False,
+    may_have_gaps: Callable[[], bool] = lambda: False,
+    is_witnessed: Callable[[SegmentFacts, int, int], bool] = lambda facts, first, last: False,
+    is_named_right: Callable[[SegmentFacts], bool] = lambda facts: False,
 ) -> Layout:
     """Find a place for every sound batch of a partition, whose log end was written down when it was closed.
 
-    `is_copy` tells whether a batch of a segment is the copy of another one, which has the same offset.
+    `is_copy` tells whether a batch of a segment is the copy of another one, which has the same offset; `is_witnessed`,
+    whether another file knows the offsets that a batch of a segment claims, and `is_named_right`, whether one knows
+    offsets of the segment by its name. Where offsets `may_have_gaps`, as in a
+    compacted log, one that does not follow from the batch before it is believed.
     """
     in_place: list[Mask] = []
     shifted: list[Shifted] = []
     strange: list[Run] = []
     moved: list[Placed] = []
     out_of_order: list[tuple[int, int]] = []
-    bases, misnamed = _right_bases(segments)
+    bases, misnamed = _right_bases(segments, is_named_right)
     for number, facts in enumerate(segments):
         low, high = range_of(bases, number)
         batches = facts.batches
@@ -89,7 +104,7 @@ def lay_out(
         fits = ~outside
         following = closed_at if number + 1 == len(segments) else high
         is_longer = closed_at is not None and number + 1 == len(segments) and facts.next_offset > closed_at
-        is_cut_off = following is None and not is_compacted and _is_cut_off(facts, low)
+        is_cut_off = following is None and _is_cut_off(facts, low, is_witnessed) and not may_have_gaps()
         if not fits.all() or is_longer or is_cut_off or (batches["first"][1:] <= batches["last"][:-1]).any():
             if is_cut_off:
                 following = _expected_first(batches, low) + span_of(batches[len(batches) - 1]) + 1
@@ -122,17 +137,49 @@ def lay_out(
     return _without_collisions(layout, segments)
 
 
-def _is_cut_off(facts: SegmentFacts, low: int) -> bool:
+def are_dense(segments: Sequence[SegmentFacts], explained: Sequence[tuple[int, int]] = ()) -> bool | None:
+    """Whether offsets follow each other without gaps wherever two sound batches touch; None if none do.
+
+    The gaps that are `explained`, by an earlier repair, do not count. Nor does the last batch of the log: if its offset
+    is damaged, there is no batch after it that shows it. Of two segments, the last batch of the first touches the base
+    offset of the second.
+    """
+    known = {one for pair in explained for one in (pair[0], pair[1] + 1)}
+    is_seen = False
+    for number, facts in enumerate(segments):
+        low, high = range_of([one.base_offset for one in segments], number)
+        batches, is_last = facts.batches, number + 1 == len(segments)
+        fits = ~_outside(batches, low, high)
+        inside = np.flatnonzero(fits)
+        fits[inside[~ordered_mask(batches["first"][inside], batches["last"][inside])]] = False
+        ends = batches["position"] + batches["size"]
+        touches = fits[1:] & fits[:-1] & (batches["position"][1:] == ends[:-1])
+        if is_last:
+            touches[-1:] = False
+        before, after = (batches["last"][:-1] + 1)[touches].tolist(), batches["first"][1:][touches].tolist()
+        if not is_last and len(batches) and fits[-1] and ends[-1] == facts.size:
+            before, after = [*before, int(batches["last"][-1]) + 1], [*after, high]
+        is_seen = is_seen or bool(before)
+        for expected, first in zip(before, after, strict=True):
+            if first != expected and not {expected, first} <= known:
+                return False
+    return True if is_seen else None
+
+
+def _is_cut_off(facts: SegmentFacts, low: int, is_witnessed: Callable[[SegmentFacts, int, int], bool]) -> bool:
     """Whether the last batch of a log goes on with another offset after damage that is too short for a batch.
 
-    Nothing is missing there, so its offset does not follow from what was written: it is damaged as well.
+    Nothing is missing there, so its offset does not follow from what was written: it is damaged as well, unless another
+    file knows it.
     """
     batches = facts.batches
     if not len(batches) or (len(batches) > 1 and batches["first"][-1] <= batches["last"][-2]):
         return False
     before = int(batches["position"][-2] + batches["size"][-2]) if len(batches) > 1 else 0
     gap = int(batches["position"][-1]) - before
-    return 0 < gap < BATCH_HEADER_SIZE and int(batches["first"][-1]) != _expected_first(batches, low)
+    first, last = int(batches["first"][-1]), int(batches["last"][-1])
+    is_odd = 0 < gap < BATCH_HEADER_SIZE and first != _expected_first(batches, low)
+    return is_odd and not is_witnessed(facts, first, last)
 
 
 def _expected_first(batches: Batches, low: int) -> int:
@@ -140,11 +187,14 @@ def _expected_first(batches: Batches, low: int) -> int:
     return int(batches["last"][-2]) + 1 if len(batches) > 1 else low
 
 
-def _right_bases(segments: Sequence[SegmentFacts]) -> tuple[list[int], list[tuple[int, int]]]:
+def _right_bases(
+    segments: Sequence[SegmentFacts], is_named_right: Callable[[SegmentFacts], bool]
+) -> tuple[list[int], list[tuple[int, int]]]:
     """The base offsets that the segments should be named after, and which are not.
 
     A name is wrong if the file before reaches beyond it, or the file itself begins before it, and all would be well
-    if it were the first offset in the file.
+    if it were the first offset in the file. If it only begins before it, and another file knows the name, the first
+    offset is the damaged one.
     """
     bases = [facts.base_offset for facts in segments]
     misnamed = []
@@ -156,6 +206,8 @@ def _right_bases(segments: Sequence[SegmentFacts]) -> tuple[list[int], list[tupl
         following = bases[number + 1] if number + 1 < len(bases) else _NOWHERE
         is_wrong = first < bases[number] or reached >= bases[number]
         if is_wrong and reached < first <= last < following and (number == 0 or bases[number - 1] < first):
+            if reached < bases[number] and is_named_right(facts):
+                continue
             bases[number] = first
             misnamed.append((number, first))
     return bases, misnamed
@@ -173,9 +225,8 @@ def _shifted_in(facts: SegmentFacts, low: int, high: int | None) -> list[tuple[i
     fills = (before + (last - first) + 1 == following) & (first != before) & (before >= low)
     ends = position + batches["size"]
     # Fewer bytes than any batch takes may lie between: they held no offset.
-    is_joined = np.concatenate(([True], position[1:] - ends[:-1] < BATCH_HEADER_SIZE))
-    if len(position):
-        is_joined[0] = position[0] < BATCH_HEADER_SIZE
+    between = np.concatenate((position, [facts.size])) - np.concatenate(([0], ends))
+    is_joined = (between[:-1] < BATCH_HEADER_SIZE) & (between[1:] < BATCH_HEADER_SIZE)
     # A file that begins with its only batch may be one of another log.
     is_ours = len(batches) > 1 or bool(len(batches) and position[0])
     suspects = np.flatnonzero(fills & is_joined & is_ours)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tidelog.errors import StorageError
 from tidelog.fsck.doubts import note_twins
 from tidelog.fsck.findings import Report, Severity
+from tidelog.fsck.left_alone import name_what_stays
 from tidelog.fsck.live_look import look_again
 from tidelog.fsck.node_check import judge_nodes
 from tidelog.fsck.partition_check import PartitionCheck
@@ -166,6 +167,7 @@ def conclude(
             look_again(fs, root, [one for one in checks if one.root is root])
     note_topic_ids(fs, checks)
     note_twins((one.notes, one.segments, one.layout) for one in checks)
+    name_what_stays(fs, roots, checks, report.verdicts)
     for root in roots:
         report.add(root.notes.findings)
     for one in checks:

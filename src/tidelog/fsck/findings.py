@@ -182,7 +182,12 @@ CODES: dict[str, Code] = {
         _REWRITE,
     ),
     "CHK-UNKNOWN": Code(WARNING, "a checkpoint names a partition that is not there", _REWRITE),
-    "CHK-RANGE": Code(ERROR, "a checkpoint names an offset that the log does not reach", _REWRITE),
+    "CHK-RANGE": Code(
+        ERROR,
+        "a checkpoint names an offset that the log does not reach; a warning after an unclean stop, since the "
+        "checkpoints of a copy of a live directory may be newer than its logs",
+        _REWRITE,
+    ),
     # The metadata log, and a node as a whole.
     "META-SNAPSHOT": Code(
         ERROR,

@@ -6,10 +6,11 @@ where its offsets are missing, if nothing contradicts them: no other batch holds
 than what the log is known to have reached.
 
 A batch whose offset itself is damaged, so that the log cannot have reached it, stays where it is. Its offset follows
-from the batch before it or after it, if no byte lies between the two and the log is not compacted: then offsets have no
-gaps. An offset that could be right is never taken for damaged, since the batch may be a copy or come from another
-place. There are two exceptions. If other fields of the header are damaged too, the header was overwritten, and the
-offset with it. And zeros that end inside a header leave an offset of 0, which another batch has.
+from the batch before it or after it, if no byte lies between the two and offsets have no gaps, as they may have in a
+compacted log: there, an offset is only assigned if no other one fits between those of the neighbours. An offset that
+could be right is never taken for damaged, since the batch may be a copy or come from another place. There are two
+exceptions. If other fields of the header are damaged too, the header was overwritten, and the offset with it. And zeros
+that end inside a header leave an offset of 0, which another batch has.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -21,8 +22,17 @@ import numpy as np
 from tidelog.fsck.batch_order import Layout, Mask, Placed, Run, Shifted, range_of
 from tidelog.fsck.segment_facts import Batches, Damage, SegmentFacts, span_of
 from tidelog.records.batch import BATCH_HEADER_SIZE
+from tidelog.records.java import MAX_INT32
 
-__all__ = ["epoch_of_header", "offset_of_header", "offset_of_short_header", "place_loose", "unbury"]
+__all__ = [
+    "Unproven",
+    "epoch_of_header",
+    "epochs_around",
+    "offset_of_header",
+    "offset_of_short_header",
+    "place_loose",
+    "unbury",
+]
 
 _MOST_OFFSETS = 1 << 16  # between two batches that are tried for one whose offset is not whole
 
@@ -77,7 +87,7 @@ def place_loose(
     reached: int | None,
     is_copy: Callable[[SegmentFacts, int], bool] = lambda facts, batch: False,
     *,
-    is_compacted: bool,
+    may_have_gaps: Callable[[], bool],
     closed_at: int | None = None,
 ) -> Layout:
     """Find a place for what is out of order. The log is known to have `reached` an offset, by its checkpoints.
@@ -96,7 +106,7 @@ def place_loose(
     left = sorted({*left, *(one for one in loose if one not in placeable)}, key=lambda one: one.first)
     layout = layout._replace(moved=[*layout.moved, *_joined(moved)])
     shifted = []
-    if not is_compacted:
+    if left and not may_have_gaps():
         end = max(taken.end, reached or 0)
         for one in left:
             if bases[0] <= one.first <= one.last < end and not _is_zeroed(one, segments, is_copy):
@@ -224,41 +234,67 @@ def _is_displaced(layout: Layout, number: int) -> bool:
     return any(number in (placed.run.segment, placed.segment) for placed in layout.moved)
 
 
+class Unproven(Exception):
+    """Nothing proves the offset of a batch, and the one that stands in its header cannot be believed."""
+
+
 def offset_of_header(
-    layout: Layout, segments: Sequence[SegmentFacts], number: int, damage: Damage, closed_at: int | None = None
+    layout: Layout,
+    segments: Sequence[SegmentFacts],
+    number: int,
+    damage: Damage,
+    closed_at: int | None = None,
+    *,
+    may_have_gaps: bool,
+    is_witnessed: Callable[[SegmentFacts, int, int], bool] = lambda facts, first, last: False,
 ) -> int | None:
     """The offset of a batch with a damaged header, by its neighbours; None if the one that is there may be right.
 
     Adjacent batches imply it, and must agree; of the last batch so does the base offset of the next segment, or the
     log end that was noted when the log was closed. Before the last one of a file there may be damage too short for a
     batch, unless batches of the file were displaced: then the one before it need not be its neighbour.
+
+    Where offsets `may_have_gaps`, one neighbour implies nothing: those on both sides must leave room for one offset
+    only. Raises Unproven if they leave room for more, and the header was zeroed.
     """
     assert damage.right is not None
     facts, span, stored = segments[number], damage.right.span, damage.right.offset
     taken = _Taken(segments, layout)
-    is_possible = layout.bases[0] <= stored and stored + span < taken.end
+    is_known = stored + span < taken.end or is_witnessed(facts, stored, stored + span)
+    is_possible = layout.bases[0] <= stored and is_known
     if is_possible and not damage.right.is_overwritten and taken.hole(stored, stored + span) is not None:
         return None
+    by_before, by_after = _implied_by_neighbours(layout, segments, number, damage, closed_at)
+    claims = {*by_before, *by_after}
+    offset = claims.pop() if len(claims) == 1 and (not may_have_gaps or (by_before and by_after)) else None
+    if offset is None and may_have_gaps and damage.right.is_zeroed:
+        raise Unproven
+    is_free = offset is not None and offset >= facts.base_offset and taken.hole(offset, offset + span) is not None
+    return offset if is_free and offset != stored else None
+
+
+def _implied_by_neighbours(
+    layout: Layout, segments: Sequence[SegmentFacts], number: int, damage: Damage, closed_at: int | None
+) -> tuple[set[int], set[int]]:
+    """The offsets of a batch with a damaged header that what is before it implies, and what is after it."""
+    assert damage.right is not None
+    facts, span = segments[number], damage.right.span
     batches = facts.batches[_known_places(layout, number)]
     ends = batches["position"] + batches["size"]
     at = int(batches["position"].searchsorted(damage.position))
     between = damage.position - (int(ends[at - 1]) if at else 0)
     is_at_end = damage.end == facts.size
-    claims = set()
+    by_before, by_after = set(), set()
     if at and between < (BATCH_HEADER_SIZE if is_at_end and not _is_displaced(layout, number) else 1):
-        claims.add(int(batches["last"][at - 1]) + 1)
+        by_before.add(int(batches["last"][at - 1]) + 1)
     elif not at and not between:
-        claims.add(facts.base_offset)
+        by_before.add(facts.base_offset)
     if at < len(batches) and int(batches["position"][at]) == damage.end:
-        claims.add(int(batches["first"][at]) - span - 1)
+        by_after.add(int(batches["first"][at]) - span - 1)
     following = layout.bases[number + 1] if number + 1 < len(segments) else closed_at
     if at and is_at_end and following is not None:
-        claims.add(following - span - 1)
-    if len(claims) != 1:
-        return None
-    offset = claims.pop()
-    is_free = offset >= facts.base_offset and taken.hole(offset, offset + span) is not None
-    return offset if is_free and offset != stored else None
+        by_after.add(following - span - 1)
+    return by_before, by_after
 
 
 def offset_of_short_header(
@@ -268,7 +304,7 @@ def offset_of_short_header(
     damage: Damage,
     closed_at: int | None,
     *,
-    is_compacted: bool,
+    may_have_gaps: bool,
 ) -> int | None:
     """The offset of a batch with bytes missing in its header; None if nothing proves one.
 
@@ -278,8 +314,8 @@ def offset_of_short_header(
     assert right is not None
     if not _is_enclosed(layout, segments[number], number, damage):
         return None
-    if not is_compacted:
-        offset = offset_of_header(layout, segments, number, damage, closed_at)
+    if not may_have_gaps:
+        offset = offset_of_header(layout, segments, number, damage, closed_at, may_have_gaps=False)
         if offset is not None:
             return offset if _is_left_of(right.known, offset) else None
     before, after = _hole_at(segments[number], damage.position)
@@ -321,11 +357,17 @@ def epoch_of_header(layout: Layout, facts: SegmentFacts, number: int, offset: in
 
     Epochs do not go back, so equal ones prove it. At the end of a file there is only the one before.
     """
+    low, high = epochs_around(layout, facts, number, offset)
+    return low if low == high else None
+
+
+def epochs_around(layout: Layout, facts: SegmentFacts, number: int, offset: int) -> tuple[int, int]:
+    """The leader epochs of the batches before and after an offset, the smaller one first."""
     batches = facts.batches[_known_places(layout, number)]
     order = np.argsort(batches["first"], kind="stable")
     at = int(batches["first"][order].searchsorted(offset))
-    around = {int(epoch) for epoch in batches["epoch"][order][max(at - 1, 0) : at + 1]}
-    return around.pop() if len(around) == 1 else None
+    around = batches["epoch"][order][max(at - 1, 0) : at + 1].tolist()
+    return min(around, default=-1), max(around, default=MAX_INT32)
 
 
 def _known_places(layout: Layout, number: int) -> Mask:

@@ -5,9 +5,10 @@ import stat
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from tidelog.errors import CheckpointError, StorageError
-from tidelog.fsck.batch_order import Layout, lay_out
+from tidelog.fsck.batch_order import Layout, are_dense, lay_out
 from tidelog.fsck.doubts import note_doubts
 from tidelog.fsck.epoch_check import WrongEpoch, check_epochs, epochs_of_log
 from tidelog.fsck.findings import Finding, Severity
@@ -55,6 +56,7 @@ _QUORUM = (
     "directory from a backup, or let another controller of the quorum replicate it"
 )
 _LOSSES = ("LOG-CRC", "LOG-LENGTH", "LOG-TORN", "LOG-ZEROS", "LOG-CODEC", "LOG-RECORDS", "LOG-DELTAS", "LOG-ORDER")
+_OFFSETS_IN_INDEXES = ((INDEX_SUFFIX, 8, slice(0, 4)), (TIME_INDEX_SUFFIX, 12, slice(8, 12)))  # size of an entry
 
 OnBytes = Callable[[int], None]
 
@@ -164,12 +166,55 @@ class PartitionCheck:
         return layout
 
     def _lay_out_once(self) -> Layout:
-        may_have_gaps = self.is_compacted or self.is_quorum
-        layout = lay_out(self.segments, self.closed_at, self._is_copy, is_compacted=may_have_gaps)
-        return place_loose(
-            layout, self.segments, layout.bases, self._reached, self._is_copy, is_compacted=may_have_gaps,
-            closed_at=self.closed_at,
+        layout = lay_out(
+            self.segments, self.closed_at, self._is_copy, may_have_gaps=lambda: self.may_have_gaps,
+            is_witnessed=self.is_witnessed,
+            is_named_right=self.is_named_right,
         )  # fmt: skip
+        return place_loose(
+            layout, self.segments, layout.bases, self._reached, self._is_copy,
+            may_have_gaps=lambda: self.may_have_gaps, closed_at=self.closed_at,
+        )  # fmt: skip
+
+    @cached_property
+    def may_have_gaps(self) -> bool:
+        """Whether the offset of a batch need not be the one after the batch before it.
+
+        So it is in a compacted log, and what says that a log is compacted may not be here: then the batches themselves
+        do, by their gaps. Too few batches prove nothing.
+        """
+        policy = self.root.policies.is_compacted(self.place.topic_partition.topic) if self._is_live else None
+        if self.is_compacted or self.is_quorum or policy:
+            return True
+        is_told = policy is False or (self._is_live and self.root.is_known(CLEANER_CHECKPOINT))
+        are_without = are_dense(self.segments, self.explained)
+        return not is_told if are_without is None else not are_without
+
+    def is_witnessed(self, facts: SegmentFacts, first: int, last: int) -> bool:
+        """Whether a checkpoint, an index or a producer snapshot knows the offsets that a batch of a segment claims."""
+        if (self._reached or 0) > last or last + 1 in self.files.snapshots:
+            return True
+        return any(first <= offset <= last for offset in self._indexed_offsets(facts.base_offset))
+
+    def is_named_right(self, facts: SegmentFacts) -> bool:
+        """Whether an index with the name of a segment knows the last offset of a batch behind the first one.
+
+        Indexes store offsets relative to their name: those of files that were renamed together know none.
+        """
+        known = set(facts.batches["last"][1:].tolist())
+        return bool(known) and any(offset in known for offset in self._indexed_offsets(facts.base_offset))
+
+    def _indexed_offsets(self, base: int) -> Iterator[int]:
+        """The offsets in the indexes of a segment; one that cannot be read is reported when it is checked itself."""
+        for suffix, size, field in _OFFSETS_IN_INDEXES:
+            if not self.files.has(base, suffix):
+                continue
+            try:
+                data = read_whole(self._fs, self.files.path(base, suffix))
+            except StorageError:
+                continue
+            for start in range(0, len(data) - size + 1, size):
+                yield base + int.from_bytes(data[start : start + size][field], "big")
 
     @property
     def _reached(self) -> int | None:
@@ -236,10 +281,17 @@ class PartitionCheck:
                 message = f"was in doubt when it was repaired on {notice.repaired}: {notice.why}"
                 self._recall(notice, path, message)
             elif notice.offsets is not None and self.place.topic_partition not in self.root.losses:
-                first, last = notice.offsets
-                gone = f"{last - first + 1} offsets ({first} to {last}) were" if last > first else f"offset {first} was"
-                message = f"{gone} gone when it was repaired on {notice.repaired}; what is there now was written since"
-                self._recall(notice, path, message)
+                self._recall(notice, path, self._about_loss(*notice.offsets, notice.repaired))
+
+    def _about_loss(self, first: int, last: int, repaired: str) -> str:
+        """What became of offsets that were after the end of the log when it was repaired."""
+        gone = f"{last - first + 1} offsets ({first} to {last}) were" if last > first else f"offset {first} was"
+        message = f"{gone} gone when it was repaired on {repaired}"
+        end = first if self.ends is None else min(self.ends.end, last + 1)
+        if end <= first:
+            return f"{message}, and nothing has been written since"
+        now = f"offset {first} is" if end == first + 1 else f"offsets {first} to {end - 1} are"
+        return f"{message}; {now} there now, written or restored since"
 
     def _recall(self, notice: Notice, path: str, message: str) -> None:
         self.notes.add(notice.code, path, message, offsets=notice.offsets, severity=Severity.INFO, remedy=_RECALLED)

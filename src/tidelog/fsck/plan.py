@@ -8,10 +8,8 @@ what lies in the log is next; the files of the root follow when it is known wher
 another check.
 """
 
-import os
-import stat
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -21,9 +19,15 @@ from tidelog.fsck.checker import Checked
 from tidelog.fsck.epoch_check import epochs_of_log, folded
 from tidelog.fsck.findings import Finding, Report, Severity
 from tidelog.fsck.index_configs import DEFAULT, Given, IndexConfig, IndexConfigs
-from tidelog.fsck.loose_batches import epoch_of_header, offset_of_header, offset_of_short_header
+from tidelog.fsck.left_alone import CODES_SET_ASIDE, is_movable
+from tidelog.fsck.loose_batches import (
+    Unproven,
+    epoch_of_header,
+    epochs_around,
+    offset_of_header,
+    offset_of_short_header,
+)
 from tidelog.fsck.partition_check import PartitionCheck
-from tidelog.fsck.rehearsal import is_local
 from tidelog.fsck.root_plan import RootPlan, plan_root, set_aside_line
 from tidelog.fsck.segment_facts import Damage, span_of
 from tidelog.fsck.segment_scan import SegmentFacts
@@ -44,18 +48,12 @@ from tidelog.records.batch import MAGIC
 
 __all__ = ["Cut", "Mend", "NewSegment", "PartitionPlan", "Rebuilt", "RepairPlan", "plan_checked", "plan_repair"]
 
-_CODES_SET_ASIDE = ("PAR-NAME", "PAR-FOREIGN", "SEG-NO-LOG", "SNP-FORMAT", "SNP-STATE", "SNP-STRAY")
 _EPOCH_CODES = ("EPO-FORMAT", "EPO-MISSING", "EPO-ENTRY", "EPO-START")
 _NOT_OURS = (
     "ROOT-META", "ROOT-DUPLICATE", "ROOT-ID", "ROOT-LOAD", "PAR-TOPIC-ID", "FILE-READ", "META-SNAPSHOT", "META-QUORUM",
     "META-BOOTSTRAP", "NODE-START", "NODE-OFFLINE", "NODE-STRAY", "NODE-MISSING",
 )  # fmt: skip
 _NOTICES = ("SEG-DOUBT", "TXN-MARKER")
-_UNMOVABLE = "left as it is, since it is, or holds, no regular file but a link or the like: move it away yourself"
-_NO_ID = (
-    "left as it is, since no metadata log and no other partition of the topic here names the id: restore "
-    "partition.metadata from a replica"
-)
 _REBUILT_KINDS = ("IDX-", "TIX-", "TXN-")
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
@@ -286,14 +284,14 @@ def _plan_partition(one: PartitionCheck, checked: Checked, fs: ReadFileSystem, l
     if one.files.leftovers:
         plan.settle = True
         return plan
-    plan.set_aside = [finding for finding in bad if finding.code in _CODES_SET_ASIDE]
+    plan.set_aside = [finding for finding in bad if finding.code in CODES_SET_ASIDE]
     _leave_unmovable(plan.set_aside, fs, left)
     plan.empty = _without_files(fs, plan.set_aside)
     plan.gaps = list(one.gaps)
     if any(finding.code == "PAR-METADATA" for finding in bad):
         plan.topic_id = known_topic_id(fs, one.place.topic_partition.topic, checked.partitions, checked.report.verdicts)
         if plan.topic_id is None:
-            left += [replace(finding, remedy=_NO_ID) for finding in bad if finding.code == "PAR-METADATA"]
+            left += [finding for finding in bad if finding.code == "PAR-METADATA"]
     _plan_log(plan, one, bad, left)
     if one.is_quorum and not one.is_sound:
         plan.gaps = []
@@ -327,10 +325,9 @@ def _plan_indexes(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Findin
 
 def _leave_unmovable(findings: list[Finding], fs: ReadFileSystem, left: list[Finding]) -> None:
     """Links, pipes and the like are not copied: what they lead to may be anything."""
-    if is_local(fs):
-        unmovable = [finding for finding in findings if not _is_plain(finding.file)]
-        left += [replace(finding, remedy=_UNMOVABLE) for finding in unmovable]
-        findings[:] = [finding for finding in findings if finding not in unmovable]
+    unmovable = [finding for finding in findings if not is_movable(fs, finding)]
+    left += unmovable
+    findings[:] = [finding for finding in findings if finding not in unmovable]
 
 
 def _without_files(fs: ReadFileSystem, findings: Sequence[Finding]) -> set[str]:
@@ -345,13 +342,6 @@ def _without_files(fs: ReadFileSystem, findings: Sequence[Finding]) -> set[str]:
 
 def _gone(first: int, last: int) -> str:
     return f"offset {first} is gone" if first == last else f"offsets {first} to {last} are gone"
-
-
-def _is_plain(path: str) -> bool:
-    mode = os.lstat(path).st_mode if os.path.lexists(path) else stat.S_IFREG
-    if stat.S_ISDIR(mode):
-        return all(_is_plain(join(path, name)) for name in os.listdir(path))
-    return stat.S_ISREG(mode)
 
 
 def _known_start(one: PartitionCheck, start: int) -> int:
@@ -411,13 +401,20 @@ def _header_mends(number: int, one: PartitionCheck) -> Iterator[Mend]:
     for damage in facts.damage:
         if damage.right is None or damage.right.missing:
             continue
+        offset = None
+        if damage.right.span >= 0:
+            try:
+                offset = offset_of_header(
+                    one.layout, one.segments, number, damage, one.closed_at, may_have_gaps=one.may_have_gaps,
+                    is_witnessed=one.is_witnessed,
+                )  # fmt: skip
+            except Unproven:
+                continue
         yield Mend(facts.path, damage.position + damage.right.at, damage.right.data, damage.code, damage.right.why)
-        if damage.right.span >= 0 and not one.is_compacted:
-            offset = offset_of_header(one.layout, one.segments, number, damage, one.closed_at)
-            if offset is not None:
-                why = f"the offset {damage.right.offset} at {damage.position} becomes {offset}"
-                yield Mend(facts.path, damage.position, offset.to_bytes(8, "big"), "LOG-OFFSET", why)
-                yield from _epoch_mends(number, one, damage, offset)
+        if offset is not None:
+            why = f"the offset {damage.right.offset} at {damage.position} becomes {offset}"
+            yield Mend(facts.path, damage.position, offset.to_bytes(8, "big"), "LOG-OFFSET", why)
+            yield from _epoch_mends(number, one, damage, offset)
 
 
 def _epoch_mends(number: int, one: PartitionCheck, damage: Damage, offset: int) -> Iterator[Mend]:
@@ -441,11 +438,12 @@ def _restored(number: int, one: PartitionCheck) -> Iterator[Restored]:
         if right is None or not right.missing:
             continue
         offset = offset_of_short_header(
-            one.layout, one.segments, number, damage, one.closed_at, is_compacted=one.is_compacted
+            one.layout, one.segments, number, damage, one.closed_at, may_have_gaps=one.may_have_gaps
         )
         if offset is not None:
-            epoch = epoch_of_header(one.layout, facts, number, offset)
-            stored = right.data[12:16] if epoch is None else epoch.to_bytes(4, "big", signed=True)
+            low, high = epochs_around(one.layout, facts, number, offset)
+            epoch = next((known for known in right.epochs if low <= known <= high), low)
+            stored = epoch.to_bytes(4, "big", signed=True)
             yield Restored(damage, offset, offset.to_bytes(8, "big") + right.data[8:12] + stored + right.data[16:])
 
 

@@ -156,6 +156,8 @@ class RehearsalFileSystem:
             found = self.stat(path)
             if found is None and not create:
                 raise StorageError(f"{path}: No such file or directory")
+            if found is not None and found.is_directory:
+                raise StorageError(f"{path}: Is a directory")
             extents = [] if found is None else [_Extent(found.size, path=path)]
             content = _Content(self.below, extents, 0 if found is None else found.modified_ms)
             self._files[path] = content

@@ -223,15 +223,18 @@ class RootFiles:
                 message, remedy = f"{message}: {lost}", _RESTORE
             if self.is_in_use:
                 severity = Severity.INFO  # it is older, or newer, than what was read of the log
-            elif name in (HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT):
-                severity = Severity.WARNING
+            elif name in (HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT) or not self.is_clean:
+                severity = Severity.WARNING  # Kafka starts with the log as it is; it may be older in a copy
+            if name == LOG_START_CHECKPOINT:
+                message = f"{message}: Kafka removes its segments, and begins it at {offset}"
         elif offset < 0:
             message = f"{partition} has {offset}"
         elif self.is_clean and name == RECOVERY_POINT_CHECKPOINT and offset < log.end:
             severity, message = Severity.WARNING, f"{partition} was closed at {offset}, its log goes on to {log.end}"
         elif self.is_clean and name == LOG_START_CHECKPOINT and offset < log.first:
             severity = Severity.WARNING
-            message = f"{partition} began at {offset}, now at {log.first}: segments are missing"
+            gone = f"offset {offset} is" if log.first == offset + 1 else f"offsets {offset} to {log.first - 1} are"
+            message = f"{partition} began at {offset}, now at {log.first}: {gone} gone with the segments before it"
         if message is not None:
             self.notes.add(
                 "CHK-RANGE", path, message, partition=partition, severity=severity, offsets=(log.first, log.end),
@@ -253,9 +256,10 @@ class RootFiles:
         self.losses[partition] = log.end, reached - 1
         count = offset - log.end
         is_sure = any(other is not None and other > log.end for other in others)
-        return (
-            f"{count} offset{' is' if count == 1 else 's are'} gone{'' if is_sure else ', or the checkpoint is wrong'}"
-        )
+        doubt = "" if is_sure else ", or the checkpoint is wrong"
+        if not self.is_clean:
+            doubt = f"{doubt}, unless this is a copy made while a broker was writing"
+        return f"{count} offset{' is' if count == 1 else 's are'} gone{doubt}"
 
 
 def is_in_use(root: str) -> bool:

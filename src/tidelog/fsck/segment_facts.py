@@ -85,7 +85,9 @@ class RightBytes(NamedTuple):
     span: int = -1  # how far the last offset of the batch is after its first
     is_overwritten: bool = False  # several fields are damaged, so nothing before them can be believed
     missing: int = 0  # so many bytes of the header are not there: `data` is longer than what it replaces,
-    known: bytes = b""  # and of the offset, which is not known, these are left
+    known: bytes = b""  # and of the offset, which is not known, these are left;
+    epochs: tuple[int, ...] = ()  # the leader epoch is one of these, the likeliest first
+    is_zeroed: bool = False  # the offset and the length are zero, and so would be whatever was there
 
 
 class Damage(NamedTuple):

@@ -376,8 +376,9 @@ class _Scan:
         if head[_MAGIC_AT] != MAGIC:
             told, why = f"{told}, its magic {MAGIC}", f"{why}, and with magic {MAGIC}"
         offset, span = int.from_bytes(head[:_LENGTH_AT], "big", signed=True), int.from_bytes(head[_DELTA], "big")
-        is_overwritten = head[_MAGIC_AT] != MAGIC or not any(head[:PREFIX_SIZE])
-        mend = RightBytes(_LENGTH_AT, right, told, offset, span, is_overwritten)
+        is_zeroed = not any(head[:PREFIX_SIZE])
+        is_overwritten = head[_MAGIC_AT] != MAGIC or is_zeroed
+        mend = RightBytes(_LENGTH_AT, right, told, offset, span, is_overwritten, is_zeroed=is_zeroed)
         self.facts.damage.append(Damage(found.start, found.end - found.start, "LOG-LENGTH", why, mend))
         return found.end
 
@@ -390,12 +391,19 @@ class _Scan:
         missing = position - found.start
         head = self._file.read(position, HEADER_SIZE_UP_TO_MAGIC - missing)
         length, whole = found.length.to_bytes(4, "big"), bytes(missing) + head
-        known = head[: max(_LENGTH_AT - missing, 0)] if whole[_LENGTH_AT:PREFIX_SIZE] == length else head[:_LENGTH_AT]
+        is_before = whole[_LENGTH_AT:PREFIX_SIZE] == length
+        known = head[: max(_LENGTH_AT - missing, 0)] if is_before else head[:_LENGTH_AT]
+        epochs = [whole[PREFIX_SIZE:_MAGIC_AT]]
+        if not is_before and head[_LENGTH_AT:PREFIX_SIZE] == length:  # missing in the epoch, or else in the magic
+            epochs = [tail.rjust(4, b"\0")[:4] for tail in (head[PREFIX_SIZE:-1], head[PREFIX_SIZE:])]
         right = bytes(_LENGTH_AT) + length + whole[PREFIX_SIZE:_MAGIC_AT] + bytes([MAGIC])
         lost = "a byte" if missing == 1 else f"{missing} bytes"
         span = int.from_bytes(self._file.read(found.start + _DELTA.start, 4), "big")
         told = f"{lost} of the header at {position} put back"
-        mend = RightBytes(0, right, told, span=span, is_overwritten=True, missing=missing, known=known)
+        mend = RightBytes(
+            0, right, told, span=span, is_overwritten=True, missing=missing, known=known,
+            epochs=tuple(int.from_bytes(one, "big", signed=True) for one in epochs),
+        )  # fmt: skip
         why = f"the header of a batch lacks {lost}: with {'it' if missing == 1 else 'them'} its checksum holds"
         self.facts.damage.append(Damage(position, found.end - position, "LOG-LENGTH", why, mend))
         return found.end
