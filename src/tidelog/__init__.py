@@ -6,8 +6,8 @@ Importing the package costs nothing: numpy, pyarrow and numba are loaded by the 
 (`tidelog.columns`, `tidelog.kernels`), never by this one.
 """
 
-from __future__ import annotations
-
+# Nothing is imported here, not even __future__: Ctrl-C while this file is loaded would be a traceback, because the
+# command that handles it is not there yet.
 TYPE_CHECKING = False  # for type checkers it is true; typing itself takes time to load
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ __all__ = ["__version__", "open"]
 
 
 def open(
-    path: str | PathLike[str] | Sequence[str | PathLike[str]],
+    path: "str | PathLike[str] | Sequence[str | PathLike[str]]",
     *,
-    replica: str | PathLike[str] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    filesystem: Any = None,
-) -> LogDirView:
+    replica: "str | PathLike[str] | None" = None,
+    storage_options: "Mapping[str, Any] | None" = None,
+    filesystem: "Any" = None,
+) -> "LogDirView":
     """A read-only view of log directories: a root, a partition directory, a pattern, an address, or a list of these.
 
     Nothing in them is changed or locked. `replica` is the root whose copies are read where several roots hold copies of

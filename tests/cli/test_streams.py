@@ -249,6 +249,19 @@ def test_ctrl_c_while_the_command_is_loaded_is_no_traceback(module: str) -> None
     assert (done.returncode, done.stderr) == (130, b"")
 
 
+def test_importing_the_package_imports_nothing_that_ctrl_c_could_interrupt() -> None:
+    """Its own file is all that is loaded before `tidelog.cli`, which handles Ctrl-C from its first line on."""
+    code = (
+        "import sys\n"
+        "class Asked:\n"
+        "    def find_spec(self, name, path=None, target=None): print(name)\n"
+        "sys.meta_path.insert(0, Asked())\n"
+        "import tidelog"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, timeout=DEADLINE_S)
+    assert done.stdout.decode().split() == ["tidelog"]
+
+
 def test_ctrl_c_before_the_words_of_a_command_are_read_is_no_traceback() -> None:
     code = (
         "import signal, sys, tidelog.cli\n"

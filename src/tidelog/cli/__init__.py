@@ -4,9 +4,9 @@ A module per command, each importing nothing heavier than click at its top: `tid
 numpy, pyarrow, numba and rich are imported inside the function that needs them.
 """
 
+__all__ = ["main"]
+
 try:
     from tidelog.cli.main import main
 except KeyboardInterrupt:  # Ctrl-C before there is a command that could handle it; `INTERRUPTED` is not loaded yet
     raise SystemExit(130) from None
-
-__all__ = ["main"]
