@@ -32,6 +32,8 @@ and the block is named. What failed can be seen again with the line that is prin
                (tests/compat/killed_writes.py)
     crashed    checks of what kills and losses of power leave of sound logs (tests/fsck/crashed.py)
     live       checks of a root that another process works on without a rest (tests/fsck/live.py)
+    live-kafka the same beside brokers of Apache Kafka that are killed and truncate what their followers did not have;
+               left out, and said so, where its jars are not in the cache (tests/compat/live_kafka.py)
     recorded   the power cut in runs of real processes whose calls strace has recorded; left out, and said so, where
                nothing can be traced (tests/property/recorded_calls.py)
     kills      real kill -9 of processes that append, compact, truncate, roll, delete and move (tests/property/kills.py)
@@ -77,6 +79,7 @@ KINDS = {
     "journals": "tests.spark.hostile_journals:run",
     "killed-writes": "tests.compat.killed_writes:run",
     "live": "tests.fsck.live:run",
+    "live-kafka": "tests.compat.live_kafka:run",
     "usage": "tests.cli.wrong_usage:run",
     "crashed": "tests.fsck.crashed:run",
     "damage": "tests.property.damage:run",
@@ -155,7 +158,7 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         yield Block("pages", seed * 1_000_000 + start, min(FSCK_BLOCK, cuts // PAGES_SHARE - start))
     reason = import_module("tests.compat.kafka_tools").missing()
     if reason is not None:
-        click.echo(f"without cases of the kinds starts, killed-writes and kills-kafka: {reason}", err=True)
+        click.echo(f"without cases of the kinds starts, killed-writes, kills-kafka and live-kafka: {reason}", err=True)
     for start in range(0, cuts // START_SHARE if reason is None else 0, START_BLOCK):
         yield Block("starts", seed * 1_000_000 + start, min(START_BLOCK, cuts // START_SHARE - start))
     if reason is None:
@@ -168,6 +171,8 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         yield Block("crashed", seed * 1_000_000 + start, min(FSCK_BLOCK, cuts // PAGES_SHARE - start))
     for start in range(0, cuts // LIVE_SHARE, LIVE_BLOCK):
         yield Block("live", seed * 1_000_000 + start, min(LIVE_BLOCK, cuts // LIVE_SHARE - start))
+    if reason is None:
+        yield Block("live-kafka", seed, cuts // LIVE_SHARE)
     damages = len(import_module("tests.property.damage").all_damage())
     for start in range(0, damages, CRASH_BLOCK):
         yield Block("damage", start, min(CRASH_BLOCK, damages - start))

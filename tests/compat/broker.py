@@ -58,18 +58,19 @@ class Broker:
         *,
         more_roots: Sequence[Path] = (),
         is_dynamic: bool = False,
+        ports: tuple[int, int] | None = None,
     ) -> None:
         self.root = root
         self._jvm_options = jvm_options
-        self._port, self._controller_port = free_ports()
+        self._port, self._controller_port = ports or free_ports()
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = root.parent / f"{root.name}.properties"
         self._output = root.parent / f"{root.name}.output"
         settings = {
             **SETTINGS,
+            **listeners(self._port, self._controller_port, is_dynamic=is_dynamic),
             **(settings or {}),
             "log.dirs": ",".join(map(str, (root, *more_roots))),
-            **listeners(self._port, self._controller_port, is_dynamic=is_dynamic),
         }
         self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
 
@@ -84,10 +85,14 @@ class Broker:
     ) -> "Broker":
         """A broker over a new root, or several; the first has the metadata log."""
         broker = cls(root, settings, more_roots=more_roots, is_dynamic=is_dynamic)
-        options = ["--standalone"] if is_dynamic else []
-        done = run_java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(broker._settings), *options)
-        assert done.exit == 0, done.stderr
+        broker.format_roots("--standalone" if is_dynamic else None)
         return broker
+
+    def format_roots(self, option: str | None = None) -> None:
+        """Make new roots its own, as kafka-storage does."""
+        options = [] if option is None else [option]
+        done = run_java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._settings), *options)
+        assert done.exit == 0, done.stderr
 
     @property
     def address(self) -> str:
@@ -114,9 +119,9 @@ class Broker:
         """Return when every partition of every topic has a leader."""
         self._launch()
         try:
-            _wait(lambda: self._accepts() or self._has_ended(), "the broker listens")
+            wait_for(lambda: self._accepts() or self._has_ended(), "the broker listens")
             admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
-            _wait(lambda: self._has_ended() or _all_have_leaders(admin), "all partitions have leaders")
+            wait_for(lambda: self._has_ended() or _all_have_leaders(admin), "all partitions have leaders")
             assert not self._has_ended(), f"the broker ended with {self._exit()}:\n{self._output.read_text()}"
         except BaseException:
             self.kill()
@@ -124,13 +129,12 @@ class Broker:
 
     def stop(self) -> None:
         """Stop it as an operator does; the marker of a clean stop must be there afterwards."""
-        assert self._process is not None
-        self._process.terminate()
-        try:
-            self._process.wait(TIMEOUT_S)
-        finally:
-            self.kill()
-        assert (self.root / ".kafka_cleanshutdown").exists(), "the broker did not stop in good order"
+        self._terminate()
+        assert self.stopped_cleanly(), "the broker did not stop in good order"
+
+    def stopped_cleanly(self) -> bool:
+        """Whether it has closed its logs."""
+        return (self.root / ".kafka_cleanshutdown").exists()
 
     def kill(self) -> None:
         """End it at once, if it runs."""
@@ -143,7 +147,7 @@ class Broker:
         """Whether it ends by itself, with an error, before it serves anybody."""
         self._launch()
         try:
-            _wait(lambda: self._has_ended() or self._accepts(), "the broker ends or listens")
+            wait_for(lambda: self._has_ended() or self._accepts(), "the broker ends or listens")
             return self._has_ended() and self._exit() != 0
         finally:
             self.kill()
@@ -155,6 +159,14 @@ class Broker:
             self._process = subprocess.Popen(
                 command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C.UTF-8"}
             )
+
+    def _terminate(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            self._process.wait(TIMEOUT_S)
+        finally:
+            self.kill()
 
     def _has_ended(self) -> bool:
         return self._exit() is not None
@@ -190,7 +202,8 @@ def _all_have_leaders(admin: AdminClient) -> bool:
     return bool(found.brokers) and all(leader >= 0 for leader in leaders)
 
 
-def _wait(condition: Callable[[], bool], what: str) -> None:
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Look until a condition holds; `what` is what was hoped for."""
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {TIMEOUT_S} s"

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.compat import broker_clients as clients
 from tests.compat.broker import Broker
+from tests.compat.live_kafka import run
 from tests.fsck.live import alarms
 from tidelog.fsck import check
 
@@ -68,3 +69,7 @@ def test_no_check_beside_a_broker_at_work_finds_anything(broker: Broker) -> None
         assert load.produced > 10_000
     assert [words for words in found if words] == []
     assert alarms(check(str(broker.root), deep=True)) == []
+
+
+def test_no_check_finds_anything_while_brokers_are_killed_and_truncate_their_logs() -> None:
+    assert run(seed=1, cases=60)["live-kafka-truncated"]

@@ -428,6 +428,15 @@ def test_a_partition_whose_replicas_in_sync_are_elsewhere_may_be_served_or_not(r
     assert TopicPartition("orders", 9) in verdict_on(root).uncertain
 
 
+def test_a_broker_that_was_killed_serves_what_another_broker_leads(root: Path) -> None:
+    """It was in sync, and is not any more; the other one leads, so nothing is in doubt."""
+    (root / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    add_partition(root, replicas=[1, 2], isr=[1, 2], leader=2)
+    assert TopicPartition("orders", 9) in verdict_on(root).uncertain
+    add_record(root, "RegisterBrokerRecord", broker_id=2, incarnation_id=uuid.UUID(int=2), broker_epoch=999)
+    assert not verdict_on(root).uncertain
+
+
 def test_topics_that_the_metadata_has_lost_are_set_aside(root: Path) -> None:
     for pattern in ("*.checkpoint", "*.log"):
         for path in (root / METADATA).glob(pattern):

@@ -472,7 +472,7 @@ class _Start:
                 self._verdict.offline[partition] = f"its directory {uuid_text(assigned)} is not online"
                 return None
             self._verdict.uncertain[partition] = f"no directory has the id {uuid_text(assigned)}, where it should be"
-        if replicas.is_in_doubt(self._node, is_clean=self._keeps_in_sync):
+        if replicas.is_in_doubt(self._node, is_clean=self._keeps_in_sync or self._has_other_brokers):
             self._verdict.uncertain[partition] = "its replicas, those in sync and its leader do not fit together"
         elif not self._is_led(partition.topic, replicas):
             self._verdict.offline[partition] = "the metadata lets no broker lead it"
@@ -490,9 +490,7 @@ class _Start:
 
     def _is_led(self, topic: str, replicas: Replicas) -> bool:
         """Whether somebody leads a partition. Where other brokers are registered, one of them may."""
-        if self._image.brokers.keys() - {self._node}:
-            return True
-        return replicas.is_led_by(
+        return self._has_other_brokers or replicas.is_led_by(
             self._node, is_clean=self._keeps_in_sync,
             is_unclean_allowed=self._image.is_unclean_election_allowed(topic, self._node),
         )  # fmt: skip
@@ -503,6 +501,10 @@ class _Start:
             return CleanShutdownFile(self._fs, root).read()
         except StorageError:
             return None  # Kafka takes what it cannot read for no mark
+
+    @cached_property
+    def _has_other_brokers(self) -> bool:
+        return bool(self._image.brokers.keys() - {self._node})
 
     @cached_property
     def _keeps_in_sync(self) -> bool:
