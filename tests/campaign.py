@@ -27,6 +27,7 @@ and the block is named. What failed can be seen again with the line that is prin
                outside stays as it is (tests/property/planted.py)
     starts     directories of a real broker damaged, and what Kafka 4.3 then starts with; left out, and said so, where
                Apache Kafka's jars are not in the cache (tests/compat/start_campaign.py)
+    node-starts  the same for nodes that are only a broker, or only a controller (tests/compat/node_starts.py)
     journals   hostile journals of unfinished writes, read and recovered (tests/spark/hostile_journals.py)
     killed-writes  Kafka started after a kill at every step of a commit of Spark's and of a load
                (tests/compat/killed_writes.py)
@@ -76,6 +77,7 @@ KINDS = {
     "pages": "tests.fsck.pages:run",
     "planted": "tests.property.planted:run",
     "starts": "tests.compat.start_campaign:run",
+    "node-starts": "tests.compat.node_starts:run",
     "journals": "tests.spark.hostile_journals:run",
     "killed-writes": "tests.compat.killed_writes:run",
     "live": "tests.fsck.live:run",
@@ -101,6 +103,7 @@ RECORDED_SHARE = 20  # one loss of power in a recorded run for so many in runs t
 MANAGER_SHARE = 5  # one cut of a manager for so many of one log
 START_SHARE = 80  # one start of a real broker for so many cuts
 START_BLOCK = 100
+NODE_START_SHARE = 200  # and one of a node that is only a broker, or only a controller, for so many
 KILLED_WRITES = 200  # there are fewer steps
 JOURNAL_SHARE, JOURNAL_BLOCK = 2, 1_000  # one hostile journal for so many cuts
 SMALL_FILE_SHARE = 2  # one directory with a damaged small file for so many cuts
@@ -158,10 +161,12 @@ def blocks(cases: int, cuts: int, seed: int) -> Iterator[Block]:
         yield Block("pages", seed * 1_000_000 + start, min(FSCK_BLOCK, cuts // PAGES_SHARE - start))
     reason = import_module("tests.compat.kafka_tools").missing()
     if reason is not None:
-        click.echo(f"without cases of the kinds starts, killed-writes, kills-kafka and live-kafka: {reason}", err=True)
+        kinds = "starts, node-starts, killed-writes, kills-kafka and live-kafka"
+        click.echo(f"without cases of the kinds {kinds}: {reason}", err=True)
     for start in range(0, cuts // START_SHARE if reason is None else 0, START_BLOCK):
         yield Block("starts", seed * 1_000_000 + start, min(START_BLOCK, cuts // START_SHARE - start))
     if reason is None:
+        yield Block("node-starts", seed * 1_000_000, cuts // NODE_START_SHARE)
         yield Block("killed-writes", seed, KILLED_WRITES)
     for number, start in enumerate(range(0, cuts // KILL_SHARE if reason is None else 0, KILL_BLOCK)):
         yield Block("kills-kafka", seed * 1_000_000 + number, min(KILL_BLOCK, cuts // KILL_SHARE - start))

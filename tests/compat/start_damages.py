@@ -4,6 +4,7 @@ damage(roots, random.Random(5))       what was done, in words
 """
 
 import random
+import re
 import shutil
 import uuid
 from collections.abc import Callable, Sequence
@@ -51,6 +52,12 @@ def damage(roots: Roots, rng: random.Random) -> str:
     return " and ".join(_one(roots, rng) for _ in range(rng.choice((1, 1, 1, 2))))
 
 
+def damage_metadata(roots: Roots, rng: random.Random) -> str:
+    """Do one thing to a directory that holds the metadata log alone."""
+    way = rng.choice((_files_of_metadata, _files_of_metadata, _files_of_root, _identity, _record, _lose_metadata))
+    return way(roots, rng)
+
+
 def _one(roots: Roots, rng: random.Random) -> str:
     ways = (_metadata_file, _root_file, _log_file, _directory, _identity, _record)
     choose = rng.choices(ways, (10, 6, 8, 6, 4, 3))[0]
@@ -80,6 +87,14 @@ def _whole_batches(path: Path) -> list[RecordBatch]:
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
+
+
+def _files_of_metadata(roots: Roots, rng: random.Random) -> str:
+    return _hurt([path for path in sorted((roots[0] / METADATA).iterdir()) if path.is_file()], roots, rng)
+
+
+def _files_of_root(roots: Roots, rng: random.Random) -> str:
+    return _hurt([roots[0] / name for name in ("bootstrap.checkpoint", "meta.properties")], roots, rng)
 
 
 def _metadata_file(roots: Roots, rng: random.Random) -> str:
@@ -338,7 +353,7 @@ def _identity(roots: Roots, rng: random.Random) -> str:
     if not path.is_file():
         return "nothing"
     changes: tuple[tuple[str, Callable[[str], str]], ...] = (
-        ("another node", lambda text: text.replace("node.id=1", "node.id=2")),
+        ("another node", lambda text: re.sub("node.id=[0-9]+", "node.id=7", text)),
         ("another cluster", lambda text: text.replace("cluster.id=", "cluster.id=X")),
         ("version 0", lambda text: text.replace("version=1", "version=0")),
         ("version 2", lambda text: text.replace("version=1", "version=2")),

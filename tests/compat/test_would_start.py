@@ -7,6 +7,7 @@ import pytest
 from tests.compat import broker_clients as clients
 from tests.compat.broker import Broker
 from tests.compat.judged_roots import FOLDERS, STATES, copy_tree, judged_roots
+from tests.compat.node_starts import run as run_nodes
 from tests.compat.start_campaign import agree, judge_case, judge_damage, told, told_verdict
 from tests.compat.start_judge import StartJudge
 from tests.log.logs import sealed
@@ -52,6 +53,11 @@ def test_sound_directories_start_with_everything(state: str, tmp_path: Path) -> 
         kafka = judge.start(roots, is_dynamic=state.startswith("dynamic"))
     assert ours.is_whole
     assert agree(ours, kafka), f"{told(kafka)}\n{told_verdict(ours)}"
+
+
+def test_verdicts_on_nodes_that_are_only_a_broker_or_a_controller_are_those_of_kafka() -> None:
+    outcomes = run_nodes(seed=100, cases=8)
+    assert {"node-starts-broker-started", "node-starts-controller-started"} <= outcomes.keys()
 
 
 def test_some_of_the_log_dirs_of_a_node_are_not_judged() -> None:

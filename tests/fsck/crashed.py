@@ -31,7 +31,7 @@ from tidelog.testing.disk import PowerLost, SimulatedFileSystem
 ROOT = "/kafka"
 NOW = 1_700_000_000_000
 STEPS = 250
-TORN = {"LOG-TAIL", "LOG-ZEROS", "LOG-CRC", "LOG-LENGTH", "LOG-MAGIC"}
+TORN = {"LOG-TAIL", "LOG-ZEROS", "LOG-CRC", "LOG-LENGTH", "LOG-MAGIC", "LOG-OFFSET", "LOG-ORDER"}
 
 
 def _work(disk: SimulatedFileSystem, clock: ManualClock, rng: random.Random, steps: int) -> None:

@@ -5,7 +5,7 @@ import pytest
 from tests.fsck.pages import DEEDS, judge, proven
 from tidelog.records import NewRecord, build_batch
 
-SAMPLE = (*range(18), 32, 98, 130, 374, 1428, 1528, 1928, 1946, 2818, 3162, 3106, 70793, 91195, 91284, 91428)
+SAMPLE = (*range(18), 32, 98, 130, 374, 1428, 1528, 1928, 1946, 2818, 3162, 3106, 60110, 70793, 91195, 91284, 91428)
 
 
 @pytest.mark.parametrize("number", SAMPLE)

@@ -124,3 +124,25 @@ def test_a_controller_is_judged_by_its_own_metadata(root: Path) -> None:
     state.write_text(state.read_text().replace(str(CONTROLLER), str(NODE)))
     found = verdict_on(root)
     assert (found.starts, len(found.strays), found.metadata_end) == (True, 4, None)
+
+
+def test_it_is_unknown_whether_a_broker_starts_whose_copy_cannot_be_replayed(root: Path) -> None:
+    """It cuts off what the controllers do not have before it replays anything."""
+    write_copy(root, [*metadata_of(root), record("RemoveTopicRecord", topic_id=uuid.UUID(int=79))])
+    found = verdict_on(root)
+    assert found.starts is None
+    assert "cannot be replayed" in str(found)
+
+
+def test_a_controller_alone_starts_with_a_config_that_no_broker_can_use(root: Path) -> None:
+    records = [one for one in metadata_of(root) if b"orders" not in one]
+    bad = record("ConfigRecord", resource_type=2, resource_name="orders", name="retention.ms", value="long")
+    state = root / METADATA / "quorum-state"
+    state.write_text(state.read_text().replace(str(CONTROLLER), str(NODE)))
+    records[1] = record("RegisterControllerRecord", controller_id=NODE)
+    records[2] = record("RegisterBrokerRecord", 3, broker_id=2, broker_epoch=7, log_dirs=[uuid.UUID(int=1 << 100)])
+    topic = record("TopicRecord", name="orders", topic_id=uuid.UUID(int=78))
+    write_copy(root, [*records[:3], topic, bad])
+    assert verdict_on(root).starts
+    write_copy(root, [*records[:3], record("RegisterBrokerRecord", 3, broker_id=NODE, broker_epoch=8), topic, bad])
+    assert verdict_on(root).starts is False

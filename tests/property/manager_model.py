@@ -58,6 +58,8 @@ class LogModel:
     floor: int = 0  # everything below is on the disk
     origin: int = 0  # where it was begun
     is_compacted: bool = field(default=False, kw_only=True)
+    # What is left of a log that was to be dropped as a whole: newer values of its keys may be gone already.
+    is_rest: bool = field(default=False, kw_only=True)
 
     def appended(self, data: bytes | bytearray) -> "LogModel":
         entries = (*self.entries, *entries_of(data, self.end))

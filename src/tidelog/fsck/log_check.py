@@ -27,7 +27,7 @@ def judged_damage(
     So it may anywhere after what was `flushed`: a disk writes pages in any order.
     """
     code = damage.code
-    is_unflushed = is_last and not is_clean and flushed is not None and _offset_before(facts, damage) >= flushed
+    is_unflushed = is_last and not is_clean and _is_after(facts, damage.position, flushed)
     if damage.right is not None:
         return code, Severity.WARNING if is_unflushed else None
     if is_last and damage.end == facts.size and not is_clean:
@@ -40,9 +40,14 @@ def judged_damage(
     return code, Severity.WARNING if is_unflushed else None
 
 
-def _offset_before(facts: SegmentFacts, damage: Damage) -> int:
-    """The offset after the last sound batch before damaged bytes."""
-    number = int(np.searchsorted(facts.batches["position"], damage.position))
+def _is_after(facts: SegmentFacts, position: int, flushed: int | None) -> bool:
+    """Whether a position is after what was flushed, as far as that is known."""
+    return flushed is not None and _offset_before(facts, position) >= flushed
+
+
+def _offset_before(facts: SegmentFacts, position: int) -> int:
+    """The offset after the last sound batch before a position."""
+    number = int(np.searchsorted(facts.batches["position"], position))
     return int(facts.batches["last"][number - 1]) + 1 if number else facts.base_offset
 
 
@@ -75,15 +80,24 @@ def _offsets_around(facts: SegmentFacts, damage: Damage) -> tuple[int, int] | No
     """Which offsets the damaged bytes held, as far as the sound batches around them tell."""
     positions = facts.batches["position"]
     number = int(np.searchsorted(positions, damage.position))
-    first = _offset_before(facts, damage)
+    first = _offset_before(facts, damage.position)
     if number == len(positions):
         return None
     last = int(facts.batches["first"][number]) - 1
     return (first, last) if last >= first else None
 
 
-def note_layout(notes: Notes, segments: Sequence[SegmentFacts], layout: Layout) -> None:
-    """Batches that stand in the wrong place."""
+def note_layout(
+    notes: Notes, segments: Sequence[SegmentFacts], layout: Layout, *, is_clean: bool, flushed: int | None = None
+) -> None:
+    """Batches that stand in the wrong place. A crash may have lost the first page of one that was not `flushed`."""
+
+    def severity_of(segment: int, batch: int) -> Severity | None:
+        facts = segments[segment]
+        is_last = segment + 1 == len(segments)
+        is_unflushed = is_last and not is_clean and _is_after(facts, int(facts.batches["position"][batch]), flushed)
+        return Severity.WARNING if is_unflushed else None
+
     for placed in layout.moved:
         batches = placed.run.of(segments)
         is_own = placed.segment == placed.run.segment
@@ -102,6 +116,7 @@ def note_layout(notes: Notes, segments: Sequence[SegmentFacts], layout: Layout) 
         notes.add(
             "LOG-OFFSET", facts.path, f"the offset {row['first']} is wrong: between its neighbours it must be {offset}",
             position=int(row["position"]), size=8, offsets=(offset, offset + span_of(row)),
+            severity=severity_of(segment, batch),
         )  # fmt: skip
     by_segment: dict[int, list[int]] = {}
     for number, batch in layout.out_of_order:
@@ -116,7 +131,7 @@ def note_layout(notes: Notes, segments: Sequence[SegmentFacts], layout: Layout) 
                 message = f"offsets {first} to {last}: the largest that a record can have is {MAX_OFFSET - 1}"
             notes.add(
                 "LOG-ORDER", facts.path, message, position=int(row["position"]), size=int(row["size"]),
-                offsets=(first, last),
+                offsets=(first, last), severity=severity_of(number, batch),
             )  # fmt: skip
         if len(wrong) > _MANY:
             row = facts.batches[wrong[_MANY]]

@@ -26,7 +26,6 @@ from tidelog.records.java import MAX_INT32
 
 __all__ = [
     "Unproven",
-    "epoch_of_header",
     "epochs_around",
     "offset_of_header",
     "offset_of_short_header",
@@ -352,17 +351,11 @@ def _is_left_of(known: bytes, offset: int) -> bool:
     return all(byte in rest for byte in known)
 
 
-def epoch_of_header(layout: Layout, facts: SegmentFacts, number: int, offset: int) -> int | None:
-    """The leader epoch of the batches before and after an offset, wherever they stand; None if theirs are different.
-
-    Epochs do not go back, so equal ones prove it. At the end of a file there is only the one before.
-    """
-    low, high = epochs_around(layout, facts, number, offset)
-    return low if low == high else None
-
-
 def epochs_around(layout: Layout, facts: SegmentFacts, number: int, offset: int) -> tuple[int, int]:
-    """The leader epochs of the batches before and after an offset, the smaller one first."""
+    """The leader epochs of the batches before and after an offset, wherever they stand, the smaller one first.
+
+    At the end of a file there is only the one before.
+    """
     batches = facts.batches[_known_places(layout, number)]
     order = np.argsort(batches["first"], kind="stable")
     at = int(batches["first"][order].searchsorted(offset))

@@ -78,6 +78,13 @@ class Unstartable(CorruptionError):
         self.reason = message
 
 
+class Unreplayable(Unstartable):
+    """The records of a metadata log cannot be replayed.
+
+    Of a node that only follows the quorum this means little: it cuts off what the controllers do not have first.
+    """
+
+
 class Undecided(Exception):
     """Whether Kafka starts is unknown: it depends on what is not in the directories, or on timing."""
 
@@ -108,6 +115,7 @@ class MetadataLog(NamedTuple):
     log_start: int
     log_end: int
     kraft_version: int | None = None  # as the last record of it says
+    fault: Unreplayable | None = None  # in the records after the snapshot
 
     def is_followed_by(self, node: int) -> bool:
         """Whether a node only follows the quorum: a broker that is no controller."""
@@ -141,7 +149,7 @@ def _snapshot_id(directory: str, name: str) -> tuple[int, int]:
 
 
 def read_metadata_log(fs: RehearsalFileSystem, directory: str) -> MetadataLog:
-    """Read and replay a metadata log. Raises Unstartable where Kafka gives up."""
+    """Read and replay a metadata log. Raises Unstartable where Kafka gives up, even if it only follows the quorum."""
     log = _load(fs, directory)
     try:
         snapshot = _newest_snapshot(fs, directory, log)
@@ -156,19 +164,26 @@ def read_metadata_log(fs: RehearsalFileSystem, directory: str) -> MetadataLog:
             start = snapshot.end_offset
             if (snapshot.epoch, snapshot.end_offset) > (log.leader_epochs.latest_epoch or 0, log.log_end_offset):
                 log.truncate_fully_and_start_at(snapshot.end_offset)
-        next_offset = start
+        next_offset, fault = start, None
         for batch, path in _batches(fs, log):
             if batch.is_control and start < batch.next_offset < next_offset:
                 raise Unstartable(
                     path, f"a control batch goes back to offset {batch.base_offset}, expected is {next_offset}"
                 )
-            replay.take_batch(batch, path, start)  # data batches that go back are replayed once more
+            try:
+                if fault is None or batch.is_control:
+                    replay.take_batch(batch, path, start)  # data batches that go back are replayed once more
+            except Unreplayable as error:
+                fault = error
             next_offset = max(next_offset, batch.next_offset)
         if log.log_end_offset < next_offset:
             raise Unstartable(
                 directory, f"the log ends at {log.log_end_offset}, and a batch in it reaches {next_offset - 1}"
             )
-        replay.finish(directory, is_whole=True)
+        try:
+            replay.finish(directory, is_whole=True)
+        except Unreplayable as error:
+            fault = fault or error
         if replay.voters is None and quorum is not None and quorum.version == 1:
             raise Undecided(
                 f"neither a snapshot nor the log of {directory} names the voters of the quorum; Kafka starts only if "
@@ -178,8 +193,9 @@ def read_metadata_log(fs: RehearsalFileSystem, directory: str) -> MetadataLog:
             raise Unstartable(directory, f"after leader epoch {MAX_INT32} none can be elected")
         configured = frozenset[int]() if quorum is None else quorum.voters
         return MetadataLog(
-            replay.image, replay.voters, configured, log.log_start_offset, log.log_end_offset, replay.kraft_version
-        )
+            replay.image, replay.voters, configured, log.log_start_offset, log.log_end_offset, replay.kraft_version,
+            fault,
+        )  # fmt: skip
     finally:
         log.release()
 
@@ -257,7 +273,8 @@ class _Replay:
         except Unstartable:
             raise
         except TidelogError as error:
-            raise Unstartable(path, f"the batch at offset {batch.base_offset} cannot be replayed: {error}") from error
+            what = f"the batch at offset {batch.base_offset} cannot be replayed: {error}"
+            raise (Unstartable if batch.is_control else Unreplayable)(path, what) from error
 
     def _take_control(self, key: bytes | None, value: bytes | None, offset: int) -> None:
         kind = ControlType.parse(key)
@@ -285,9 +302,9 @@ class _Replay:
             if is_whole:
                 self.image.ensure_representable()
         except CorruptionError as error:
-            raise Unstartable(directory, str(error)) from error
+            raise Unreplayable(directory, str(error)) from error
         if level is None and not self.image.is_new:
-            raise Unstartable(directory, f"no record says which {METADATA_VERSION} this is")
+            raise Unreplayable(directory, f"no record says which {METADATA_VERSION} this is")
 
 
 def _first_type(batch: Batch) -> ControlType | None:

@@ -332,6 +332,14 @@ class PartitionCheck:
         first = self.segments[0].base_offset if self.segments else 0
         return max(self.root.offset_of(LOG_START_CHECKPOINT, self.place.topic_partition) or 0, first)
 
+    def noted_epoch(self, offset: int) -> int | None:
+        """The leader epoch of an offset by the epoch checkpoint; None if it cannot tell."""
+        try:
+            entries = read_epochs(self._fs, join(self.files.directory, LEADER_EPOCH_CHECKPOINT))
+        except (CheckpointError, StorageError):
+            return None
+        return max((entry.epoch for entry in entries if entry.start_offset <= offset), default=None)
+
     @property
     def start_by_epochs(self) -> int | None:
         """The log start by the leader epochs, if they begin inside the first segment: deleting records folds them."""
@@ -430,7 +438,7 @@ class PartitionCheck:
             note_damage(
                 self.notes, facts, is_last=facts is self.segments[-1], is_clean=is_clean, flushed=self._flushed
             )  # fmt: skip
-        note_layout(self.notes, self.segments, self.layout)
+        note_layout(self.notes, self.segments, self.layout, is_clean=is_clean, flushed=self._flushed)
         rules = GapRules(
             log_start=self.log_start or 0,
             is_compacted=self.is_compacted or self.is_quorum,

@@ -22,7 +22,6 @@ from tidelog.fsck.index_configs import DEFAULT, Given, IndexConfig, IndexConfigs
 from tidelog.fsck.left_alone import CODES_SET_ASIDE, is_movable
 from tidelog.fsck.loose_batches import (
     Unproven,
-    epoch_of_header,
     epochs_around,
     offset_of_header,
     offset_of_short_header,
@@ -418,13 +417,16 @@ def _header_mends(number: int, one: PartitionCheck) -> Iterator[Mend]:
 
 
 def _epoch_mends(number: int, one: PartitionCheck, damage: Damage, offset: int) -> Iterator[Mend]:
-    """The leader epoch of a header whose offset and length are damaged: what is after them is in doubt, too."""
+    """The leader epoch of a header whose offset and length are damaged: what is after them is in doubt, too.
+
+    Epochs do not go back, so equal ones before and after it prove it. Between others the checkpoint decides.
+    """
     assert damage.right is not None
     facts, at = one.segments[number], damage.right.at + 4  # after the length
-    epoch, stored = (
-        epoch_of_header(one.layout, facts, number, offset),
-        int.from_bytes(damage.right.data[4:8], "big", signed=True),
-    )
+    low, high = epochs_around(one.layout, facts, number, offset)
+    noted = one.noted_epoch(offset)
+    epoch = low if low == high else noted if noted is not None and low <= noted <= high else None
+    stored = int.from_bytes(damage.right.data[4:8], "big", signed=True)
     if epoch is not None and epoch != stored:
         why = f"the leader epoch {stored} at {damage.position} becomes {epoch}"
         yield Mend(facts.path, damage.position + at, epoch.to_bytes(4, "big", signed=True), damage.code, why)

@@ -194,10 +194,14 @@ class _Start:
         self._verdict.topic_ids = metadata.image.topic_ids
         if metadata.is_followed_by(self._node):
             self._verdict.metadata_end = metadata.log_end
+        if metadata.fault is not None:
+            if self._verdict.metadata_end is None:
+                raise metadata.fault
+            raise Undecided(self._about_copy(f"cannot be replayed: {metadata.fault.reason}"))
         self._ensure_member(metadata)
-        _check_configs(self._metadata_root, self._image)
         if self._node in self._image.controllers and self._image.brokers and self._node not in self._image.brokers:
             return  # a controller alone has no other logs
+        _check_configs(self._metadata_root, self._image)
         self._ensure_registrable()
         self._ensure_complete()
         self._stop_epochs = {root: self._stop_epoch(root) for root in self._log_dirs}
