@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.compat.record_damages import METADATA, framed
+from tests.log.logs import sealed
 from tidelog.records import NewRecord, build_batch, read_batches
 
 UID = "0123456789abcdef0123456789abcdef"
@@ -80,6 +81,19 @@ def to_segment(partition: str, suffix: str, way: str, *, is_last: bool) -> Damag
     def hurt(roots: Roots, rng: random.Random) -> None:
         files = sorted(log_of(roots, partition).glob(f"*{suffix}"))
         WAYS[way](files[-1 if is_last else 0])
+
+    return hurt
+
+
+def to_batch(partition: str, number: int, changes: dict[int, int], *, is_sealed: bool) -> Damage:
+    """Change bytes of a batch of the last segment, under a right checksum or not."""
+
+    def hurt(roots: Roots, rng: random.Random) -> None:
+        path = sorted(log_of(roots, partition).glob("*.log"))[-1]
+        batches = [bytes(batch.buffer) for batch in read_batches(path.read_bytes())]
+        plain = bytes(changes.get(at, byte) for at, byte in enumerate(batches[number]))
+        batches[number] = sealed(batches[number], changes) if is_sealed else plain
+        put(path, b"".join(batches))
 
     return hurt
 
@@ -299,7 +313,25 @@ BOOTSTRAPS = {
     "with a topic twice": bootstrap(level(30), *[framed("TopicRecord", name="a")] * 2),
 }
 
+IN_BATCHES = {
+    **{f"version {magic}": ({16: magic}, False) for magic in (0, 1, 3, 127)},
+    **{f"version {magic} and codec {codec}": ({16: magic, 17: codec}, False) for magic in (0, 1) for codec in (0, 3)},
+    "a last offset before the first": (dict.fromkeys(range(23, 27), 255), True),
+    "a last offset far before the first": ({**dict.fromkeys(range(23, 26), 255), 26: 156}, True),
+    "a last offset far away": ({23: 127}, True),
+    "no records": ({57: 0, 58: 0, 59: 0, 60: 0}, True),
+    "another leader epoch": ({12: 1}, False),
+    "a first offset before": ({7: 0}, False),
+}
+
 FILE_DAMAGES: dict[str, Damage] = {
+    **{
+        f"{what} in the {'last' if number else 'first'} batch of orders-1": to_batch(
+            "orders-1", number, changes, is_sealed=is_sealed
+        )
+        for what, (changes, is_sealed) in IN_BATCHES.items()
+        for number in (0, -1)
+    },
     **{
         f"{name} of root {number} {way}": to_root_file(name, number, way)
         for name in ROOT_FILES

@@ -27,6 +27,8 @@ NAMED = (
     "no metadata, and bootstrap.checkpoint with a high level",
     "quorum-state leaderId=-2",
     "root 1 loops",
+    "version 0 and codec 3 in the last batch of orders-1",
+    "a last offset before the first in the last batch of orders-1",
 )
 
 

@@ -93,7 +93,7 @@ def _is_of_unflushed(disk: SimulatedFileSystem, finding: Finding) -> bool:
     reached = offset_of(name)
     with suppress(CorruptionError):  # an earlier finding
         for batch in read_batches(read_whole(disk, finding.file)[: finding.position]):
-            reached = batch.last_offset + 1
+            reached = max(reached, batch.last_offset + 1)  # one may have lost its offset
     is_last = name == max(other for other in disk.list(directory) if other.endswith(LOG_SUFFIX))
     return is_last and reached >= flushed
 

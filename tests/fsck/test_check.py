@@ -554,3 +554,10 @@ def test_an_empty_name_is_refused_and_no_disk_is_looked_through() -> None:
     for look in (lambda: find_places(world(), [""]), lambda: OfflineRoot("", fs=world())):
         with pytest.raises(InvalidRequestError, match="the name of a directory is empty"):
             look()
+
+
+def test_roots_beside_a_partition_that_was_copied_there_are_checked(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root / "orders-0", tmp_path / "orders-0")
+    flip(segment(root), 70)
+    report = checked(tmp_path)
+    assert (report.counts["roots"], "LOG-CRC" in report.codes()) == (2, True)

@@ -100,3 +100,22 @@ def test_a_quarantine_that_is_there_keeps_its_mode(root: Path) -> None:
     damage(root)
     repaired(root)
     assert stat.S_IMODE(kept.stat().st_mode) == 0o750
+
+
+def test_a_manifest_names_nothing_to_people_who_could_not_see_it(root: Path) -> None:
+    """It holds names, sizes and digests."""
+    for path in [root, *root.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    (root / "orders-1" / "private").mkdir(mode=0o700)
+    (root / "orders-1" / "private" / "notes.txt").write_text("mine")
+    damage(root)
+    (place,) = repaired(root).quarantine
+    assert "private/notes.txt" in (Path(place) / MANIFEST).read_text()
+    assert stat.S_IMODE((Path(place) / MANIFEST).stat().st_mode) == 0o600
+
+
+def test_a_manifest_that_somebody_else_has_written_ends_no_check(root: Path) -> None:
+    kept = root.with_name(f"{root.name}.tidelog") / "20260101T000000Z"
+    kept.mkdir(parents=True)
+    (kept / MANIFEST).write_text("[" * 200_000)
+    assert check(str(root)).is_clean

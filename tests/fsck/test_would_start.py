@@ -428,6 +428,12 @@ def test_a_partition_whose_replicas_in_sync_are_elsewhere_may_be_served_or_not(r
     assert TopicPartition("orders", 9) in verdict_on(root).uncertain
 
 
+def test_a_node_has_a_number_in_any_script(root: Path) -> None:
+    path = root / "meta.properties"
+    path.write_text(path.read_text().replace("node.id=1", "node.id=\\u0661"))
+    assert verdict_on(root).starts
+
+
 def test_a_broker_that_was_killed_serves_what_another_broker_leads(root: Path) -> None:
     """It was in sync, and is not any more; the other one leads, so nothing is in doubt."""
     (root / ".kafka_cleanshutdown").unlink(missing_ok=True)

@@ -25,6 +25,7 @@ __all__ = [
     "Run",
     "Shifted",
     "are_dense",
+    "is_zeroed",
     "lay_out",
     "ordered_mask",
     "range_of",
@@ -89,7 +90,7 @@ def lay_out(
     `is_copy` tells whether a batch of a segment is the copy of another one, which has the same offset; `is_witnessed`,
     whether another file knows the offsets that a batch of a segment claims, and `is_named_right`, whether one knows
     offsets of the segment by its name. Where offsets `may_have_gaps`, as in a
-    compacted log, one that does not follow from the batch before it is believed.
+    compacted log, one that does not follow from the batch before it is believed, unless it may have been zeroed.
     """
     in_place: list[Mask] = []
     shifted: list[Shifted] = []
@@ -120,7 +121,7 @@ def lay_out(
             is_shifted = [batch for batch, _ in suspects]
             fits[[*displaced, *is_shifted]] = False
             inside = np.flatnonzero(fits)
-            is_ordered = ordered_mask(batches["first"][inside], batches["last"][inside])
+            is_ordered = _ordered(batches["first"][inside], batches["last"][inside])
             fits[inside[~is_ordered]] = False
             out_of_order += [(number, int(batch)) for batch in inside[~is_ordered]]
             outside[[*displaced, *is_shifted]] = False
@@ -128,13 +129,24 @@ def lay_out(
         in_place.append(fits)
     for run in strange:
         is_beyond = closed_at is not None and int(run.of(segments)["last"].max()) >= closed_at
-        target = None if is_beyond else _place_for(run, segments, bases, in_place)
+        is_unproven = is_zeroed(segments[run.segment], run.start, is_copy) and may_have_gaps()
+        target = None if is_beyond or is_unproven else _place_for(run, segments, bases, in_place)
         if target is None:
             out_of_order += [(run.segment, batch) for batch in range(run.start, run.stop)]
         else:
             moved.append(Placed(run, target))
     layout = Layout(in_place, moved, shifted, sorted(out_of_order), misnamed, tuple(bases))
     return _without_collisions(layout, segments)
+
+
+def is_zeroed(facts: SegmentFacts, batch: int, is_copy: Callable[[SegmentFacts, int], bool]) -> bool:
+    """Whether the offset of a batch may have been lost, and be 0 for that: others are before it in its file.
+
+    Power loss leaves that of a batch which begins at the end of a page. A copy of the batch that has offset 0 is none:
+    it may come from another place.
+    """
+    is_first = not int(facts.batches["position"][batch])
+    return int(facts.batches["first"][batch]) == 0 and not is_first and not is_copy(facts, batch)
 
 
 def are_dense(segments: Sequence[SegmentFacts], explained: Sequence[tuple[int, int]] = ()) -> bool | None:
@@ -312,6 +324,14 @@ def _without_collisions(layout: Layout, segments: Sequence[SegmentFacts]) -> Lay
         else:
             kept.append(placed)
     return layout._replace(moved=kept, out_of_order=sorted([*layout.out_of_order, *refused]))
+
+
+def _ordered(first: Any, last: Any) -> Mask:
+    """Which batches of a file to keep so that offsets increase. Of several with offset 0, the first one has it."""
+    keep: Mask = first != 0
+    keep[np.flatnonzero(~keep)[:1]] = True
+    keep[keep] = ordered_mask(first[keep], last[keep])
+    return keep
 
 
 def ordered_mask(first: Any, last: Any) -> Mask:

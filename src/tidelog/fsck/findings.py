@@ -213,7 +213,8 @@ CODES: dict[str, Code] = {
     "NODE-STRAY": Code(
         WARNING,
         "a partition that the metadata does not assign to this node: Kafka renames it to -stray when it starts",
-        "restore the metadata log if it is older than the partition; otherwise nothing: the topic was deleted",
+        "restore the metadata log if it is older than the partition; if only its partition.metadata is wrong, remove "
+        "that file and run tidelog fsck --repair; otherwise nothing: the topic was deleted",
     ),
     "NODE-MISSING": Code(
         WARNING,

@@ -16,7 +16,7 @@ from tidelog.log.files import ReadFileSystem, join, read_whole
 from tidelog.log.manager.meta_properties import parse_properties
 from tidelog.log.names import CLUSTER_METADATA_DIRECTORY, META_PROPERTIES
 from tidelog.log.partition_metadata import parse_uuid, uuid_text
-from tidelog.records.java import MAX_INT32
+from tidelog.log.text_files import to_number
 
 __all__ = ["Identities", "is_directory", "read_identities"]
 
@@ -83,10 +83,10 @@ def _identity(values: dict[str, str]) -> tuple[str | None, int | None, uuid.UUID
 
 
 def _number(text: str, name: str) -> int:
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 20) or abs(int(text)) > MAX_INT32:
+    number = to_number(text, 32)
+    if number is None:
         raise InvalidRequestError(f"{name} is {text[:30]!r}, wanted is a whole number of 32 bits")
-    return int(text)
+    return number
 
 
 def _compare(

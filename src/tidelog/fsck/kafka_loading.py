@@ -2,7 +2,8 @@
 
 `LogLoader` loads a log as Kafka does, except where Kafka would lose data that can be kept. Here Kafka's behaviour is
 followed to the end: offsets of batches are not compared with those before them; if an index cannot hold them, the whole
-segment is emptied; and if they are smaller than the base offset of the segment, Kafka does not start.
+segment is emptied; and if they are smaller than the base offset of the segment, Kafka does not start. A log that was
+closed in good order ends where its last index says.
 
 Kafka: LogLoader.recoverLog and LogSegment.recover.
 """
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 from tidelog.errors import CorruptIndexError, CorruptionError, StorageError
 from tidelog.fsck.rehearsal import RehearsalFileSystem
+from tidelog.log.batch_scan import read_batch, scan_batches
 from tidelog.log.batch_windows import BatchWindow
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.config import LogConfig
@@ -34,6 +36,7 @@ from tidelog.log.tasks import Schedule
 from tidelog.log.text_files import to_number
 from tidelog.log.unified_log import UnifiedLog
 from tidelog.records.java import MAX_INT32
+from tidelog.records.legacy import LegacyBatch
 
 __all__ = ["load_as_kafka"]
 
@@ -149,6 +152,29 @@ class _KafkaLoader(LogLoader):
         bytes_cut = yield from super()._recover_segment(segment, following)
         self._ensure_indexes_fit(segment)
         return bytes_cut
+
+    def _end_of(self, segment: LogSegment) -> int:
+        """Kafka looks for the last offset of the index from its position on: if no batch has it, the segment is empty.
+
+        It opens a compressed entry of the old formats to learn its first offset, and gives up if it cannot.
+        """
+        target = segment.offset_index.last_offset
+        file, size = segment.log.file, segment.size
+        found = before = None
+        for batch in scan_batches(file, segment.offset_index.lookup(target).position, size):
+            is_wrapper = batch.is_legacy and batch.codec_id
+            first = LegacyBatch(read_batch(file, batch)).base_offset if is_wrapper else batch.base_offset
+            if first >= target:
+                is_in_before = first > target and before is not None and before.last_offset >= target
+                found = before if is_in_before else batch
+                break
+            before = batch
+        if found is None and before is not None and before.last_offset >= target:
+            found = before
+        if found is None:
+            return segment.base_offset
+        *_, last = scan_batches(file, found.position, size)
+        return last.next_offset
 
     def _prepare_to_append(self, log_end: int) -> Steps:
         self._ensure_indexes_fit(self.segments.active)

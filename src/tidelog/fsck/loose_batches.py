@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tidelog.fsck.batch_order import Layout, Mask, Placed, Run, Shifted, range_of
+from tidelog.fsck.batch_order import Layout, Mask, Placed, Run, Shifted, is_zeroed, range_of
 from tidelog.fsck.segment_facts import Batches, Damage, SegmentFacts, span_of
 from tidelog.records.batch import BATCH_HEADER_SIZE
 from tidelog.records.java import MAX_INT32
@@ -100,7 +100,13 @@ def place_loose(
     taken = _Taken(segments, layout)
     loose = [_loose(segments, place) for place in layout.out_of_order]
     beside = {number: _beside_damage(segments[number]) for number in {one.segment for one in loose}}
-    placeable = [one for one in loose if closed_at is None or one.last < closed_at]
+    placeable = [
+        one
+        for one in loose
+        if (closed_at is None or one.last < closed_at)
+        # Where there are gaps, one at offset 0 proves nothing.
+        and not (is_zeroed(segments[one.segment], one.batch, is_copy) and may_have_gaps())
+    ]
     moved, left = _moved(placeable, bases, taken, reached, beside)
     left = sorted({*left, *(one for one in loose if one not in placeable)}, key=lambda one: one.first)
     layout = layout._replace(moved=[*layout.moved, *_joined(moved)])
@@ -108,7 +114,7 @@ def place_loose(
     if left and not may_have_gaps():
         end = max(taken.end, reached or 0)
         for one in left:
-            if bases[0] <= one.first <= one.last < end and not _is_zeroed(one, segments, is_copy):
+            if bases[0] <= one.first <= one.last < end and not is_zeroed(segments[one.segment], one.batch, is_copy):
                 continue
             offset = _offset_by_neighbours(one, segments, layout, taken)
             if offset is not None:
@@ -185,16 +191,6 @@ def _joined(moved: Sequence[_Loose]) -> list[Placed]:
             runs.append(Placed(Run(one.segment, one.batch, one.batch + 1), one.target))
         last = one.last
     return runs
-
-
-def _is_zeroed(one: _Loose, segments: Sequence[SegmentFacts], is_copy: Callable[[SegmentFacts, int], bool]) -> bool:
-    """Whether the offset of a batch was overwritten with zeros: damage ends where it begins, and offset 0 is taken.
-
-    A copy of the batch that has offset 0 is not: it may come from another place.
-    """
-    facts = segments[one.segment]
-    position = int(facts.batches["position"][one.batch])
-    return one.first == 0 and any(damage.end == position for damage in facts.damage) and not is_copy(facts, one.batch)
 
 
 def _offset_by_neighbours(one: _Loose, segments: Sequence[SegmentFacts], layout: Layout, taken: _Taken) -> int | None:

@@ -186,7 +186,7 @@ def _identity(fs: ReadFileSystem, path: str) -> object:
 
 
 def _at(fs: ReadFileSystem, path: str) -> tuple[RootPlace | None, list[str]]:
-    """The root at a path, or the directories in which there may be one."""
+    """The root at a path, and the directories in which there may be others."""
     names = fs.list(path)
     if _is_quarantine(fs, path):
         return None, []
@@ -201,7 +201,12 @@ def _at(fs: ReadFileSystem, path: str) -> tuple[RootPlace | None, list[str]]:
     directories = [name for name in names if _is_directory(fs, join(path, name))]
     partitions = [place for name in directories if (place := _partition(join(path, name))) is not None]
     if has_files or UNFINISHED_WRITE in directories or any(_is_partition(fs, place.path) for place in partitions):
-        return RootPlace(path, tuple(partitions), has_files), []
+        if has_files:
+            return RootPlace(path, tuple(partitions), has_files), []
+        # Partitions that were copied to where roots are: the others are looked at, too.
+        ours = {place.path for place in partitions}
+        below = [join(path, name) for name in directories if name not in (REMOTE_INDEX_CACHE, UNFINISHED_WRITE)]
+        return RootPlace(path, tuple(partitions), has_files), [one for one in below if one not in ours]
     return None, [join(path, name) for name in directories if name != REMOTE_INDEX_CACHE]
 
 

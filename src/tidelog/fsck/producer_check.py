@@ -151,7 +151,9 @@ def _contradiction(
 
     A producer may be known only from batches that are gone: they lay before the log start, or were compacted. And one
     that has been silent may have been forgotten, see `_may_have_expired`. Of a transaction that began before the
-    `first` offset that is left, the replay knows a later beginning.
+    `first` offset that is left, the replay knows a later beginning. If it began before the log start, so may the
+    snapshot, and of a producer that only wrote before it, it need not know anything: a broker that starts replays no
+    segment that ends there.
     """
     for entry in snapshot:
         other = replayed.get(entry.producer_id)
@@ -159,12 +161,12 @@ def _contradiction(
         if other is None:
             if not may_be_gone and (entry.batches or entry.txn_first_offset is not None):
                 return f"it knows producer {entry.producer_id}, the log does not"
-        elif not may_be_gone and _essence_since(first, entry, other) != _essence(other):
+        elif not may_be_gone and _essence_since(first, log_start, entry, other) != _essence(other):
             return f"it says {_essence(entry)} of producer {entry.producer_id}, the log says {_essence(other)}"
         elif is_compacted and entry.txn_first_offset is None and other.txn_first_offset is not None:
             return f"the transaction of producer {entry.producer_id} is open, it says it is not"
     for other in _unnamed(snapshot, replayed, written_ms):
-        is_gone = is_compacted and other.txn_first_offset is None
+        is_gone = (is_compacted and other.txn_first_offset is None) or other.last_offset < log_start
         if not is_gone and not _may_have_expired(other, snapshot, written_ms):
             return f"it does not know producer {other.producer_id}"
     return None
@@ -206,11 +208,15 @@ def _may_have_expired(other: ProducerEntry, snapshot: Sequence[ProducerEntry], w
     )
 
 
-def _essence_since(first: int, entry: ProducerEntry, other: ProducerEntry) -> tuple[int, int, int, int | None]:
-    """The essence of an entry, had its open transaction begun with what is left of the log, as that of the other."""
-    begun, later = entry.txn_first_offset, other.txn_first_offset
-    is_cut = begun is not None and begun < first and later is not None
-    return (*_essence(entry)[:3], later if is_cut else begun)
+def _essence_since(
+    first: int, log_start: int, entry: ProducerEntry, other: ProducerEntry
+) -> tuple[int, int, int, int | None]:
+    """The essence of an entry, had its open transaction begun where that of the other did, if both may be right."""
+    begun, in_log = entry.txn_first_offset, other.txn_first_offset
+    if begun is None or in_log is None:
+        return _essence(entry)
+    is_cut = begun < first or in_log < min(log_start, begun)
+    return (*_essence(entry)[:3], in_log if is_cut else begun)
 
 
 def _essence(entry: ProducerEntry) -> tuple[int, int, int, int | None]:

@@ -33,7 +33,7 @@ from tidelog.log.names import LOCK_FILE
 __all__ = ["MANIFEST", "Notice", "Quarantine", "Remembered", "quarantine_of", "remembered"]
 
 _PRIVATE = 0o700
-_OF_FILES, _OF_GROUP = 0o666, 0o070
+_OF_FILES, _OF_OWNER, _OF_GROUP = 0o666, 0o600, 0o070
 _STAMP = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z")
 
 
@@ -108,7 +108,7 @@ def _time_of(stamp: str) -> str:
 def _entry(line: bytes) -> dict[str, Any]:
     try:
         value = json.loads(line)
-    except ValueError:  # torn by a crash: the piece it was to name has not been taken out
+    except (ValueError, RecursionError):  # torn by a crash: the piece it was to name has not been taken out
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -127,6 +127,7 @@ class Quarantine:
         self._end = 0  # of the manifest
         self._kept: dict[str, str] = {}  # SHA-256 by piece
         self._noticed: set[tuple[str, str]] = set()  # file and code
+        self._rights = _OF_FILES  # who may read what the manifest names
 
     @property
     def is_used(self) -> bool:
@@ -196,6 +197,7 @@ class Quarantine:
         finally:
             target.close()
         self._fs.sync_directory(parent_of(path))
+        self._narrow_manifest(source)
         self.pieces += 1
         self.bytes += size
         self._note(piece, source.path, position, size, digest, code, why, more)
@@ -227,7 +229,7 @@ class Quarantine:
             manifest.sync()
         finally:
             manifest.close()
-        self._own_like(path, self._given_root, _OF_FILES)
+        self._own_like(path, self._given_root, self._rights)
         self._fs.sync_directory(self.path)
 
     def _make_directory(self, path: str) -> None:
@@ -261,6 +263,18 @@ class Quarantine:
             except OSError as error:
                 raise storage_error(source.path, error) from error
             _own(path, found, _OF_FILES)
+
+    def _narrow_manifest(self, source: ReadFile) -> None:
+        """Let nobody read the name, the size and the digest of a file who can read neither it nor its directory."""
+        if isinstance(self._fs, LocalFileSystem) and source.descriptor is not None:
+            try:
+                modes = os.fstat(source.descriptor).st_mode, os.stat(parent_of(source.path)).st_mode
+            except OSError as error:
+                raise storage_error(source.path, error) from error
+            rights = self._rights & (modes[0] & modes[1] | _OF_OWNER)
+            if rights != self._rights:
+                self._rights = rights
+                self._own_like(join(self.path, MANIFEST), self._given_root, rights)
 
     def _note(
         self,

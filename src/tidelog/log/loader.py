@@ -384,7 +384,7 @@ class LogLoader:
 
     def _settle_ends(self) -> tuple[int, int]:
         """Log end and recovery point; without a segment that reaches the log start, one empty segment is made there."""
-        log_end = self.segments.active.next_offset() if self.segments else None
+        log_end = self._end_of(self.segments.active) if self.segments else None
         if log_end is not None and log_end < self._log_start:
             # Somebody removed files. What is left lies below the log start, so nobody may read it.
             first, *others = self.segments
@@ -398,8 +398,12 @@ class LogLoader:
             self._create_segment(self._log_start)
         if log_end is not None and self._is_clean:
             return log_end, log_end
-        log_end = self.segments.active.next_offset() if log_end is None else log_end
+        log_end = self._end_of(self.segments.active) if log_end is None else log_end
         return log_end, min(self._recovery_point, log_end)
+
+    def _end_of(self, segment: LogSegment) -> int:
+        """The offset after the last batch of a segment."""
+        return segment.next_offset()
 
     def _prepare_to_append(self, log_end: int) -> Steps:
         """Make sure that the active segment's indexes end as the log does, and give them room."""

@@ -23,7 +23,7 @@ from tidelog.errors import CheckpointError, InvalidRequestError
 from tidelog.log.files import FileSystem, ReadFileSystem, join, read_whole, write_atomically
 from tidelog.log.names import META_PROPERTIES
 from tidelog.log.partition_metadata import parse_uuid, uuid_text
-from tidelog.records.java import MAX_INT32
+from tidelog.log.text_files import to_number
 
 __all__ = [
     "LOST_DIRECTORY",
@@ -48,7 +48,6 @@ _JAVA_ORDER = (_NODE_ID[1], _NODE_ID[0], _DIRECTORY_ID, _VERSION, _CLUSTER_ID)  
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
-_NUMBER = re.compile(r"[+-]?[0-9]{1,255}")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _ODD_BACKSLASHES = re.compile(r"(?<!\\)(\\\\)*\\$")
 _KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
@@ -117,8 +116,8 @@ def _identity(values: dict[str, str]) -> MetaProperties:
 
 
 def _number(text: str, name: str) -> int:
-    value = int(text) if _NUMBER.fullmatch(text) else None
-    if value is None or not -MAX_INT32 - 1 <= value <= MAX_INT32:
+    value = to_number(text, 32)
+    if value is None:
         raise InvalidRequestError(f"{name} is {text[:30]!r}, wanted is a whole number of 32 bits")
     return value
 
