@@ -179,6 +179,23 @@ def test_recovery_leaves_a_directory_alone_where_it_would_cut_sound_batches_afte
     assert "u-torn-17-0" not in text
 
 
+def test_recovery_cuts_no_batch_that_fits_after_some_that_go_back(tmp_path: Path) -> None:
+    """Those that go back are set aside; a repair keeps the one that fits."""
+    root = a_root(tmp_path / "r")
+    (root / ".kafka_cleanshutdown").unlink()
+    (root / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    log = next((root / "orders-0").glob("*.log"))
+    whole = log.read_bytes()
+    log.write_bytes(whole * 2 + (3).to_bytes(8, "big") + whole[8:])
+    before = snapshot(root)
+    code, [told] = recovered(root)
+    assert (code, told["recovered"], told["rejected"]) == (1, False, True)
+    assert snapshot(root) == before
+    log.write_bytes(whole * 2)
+    code, [told] = recovered(root)
+    assert (code, told["recovered"], told["cuts"][0]["set_aside"]) == (1, True, True)
+
+
 def test_recovery_like_kafka_cuts_sound_batches_and_says_so(tmp_path: Path) -> None:
     root = tmp_path / "u"
     shutil.copytree(case("kafka-4.3/6-recovery") / "unclean" / "before", root)

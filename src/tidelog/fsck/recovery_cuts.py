@@ -91,7 +91,7 @@ def judged_cut(fs: ReadFileSystem, directory: str, log_end: int, cut: LogCut) ->
     """Find out what a cut loses, from the files as they are before it. `log_end` is that of the log afterwards."""
     later = [path for path in _logs_after(fs, cut.path) if (about := fs.stat(path)) is not None and about.size]
     facts = [_scanned(fs, path) for path in (cut.path, *cut.following)]
-    first, last, is_sound = log_end, None, False
+    first, last, is_sound, fits = log_end, None, False, False
     if facts[0] is not None:
         batches = facts[0].batches
         kept = batches[batches["position"] < cut.position]
@@ -103,6 +103,7 @@ def judged_cut(fs: ReadFileSystem, directory: str, log_end: int, cut: LogCut) ->
         at = 0 if number else cut.position
         lost = one.batches[one.batches["position"] >= at]
         is_sound |= bool(len(lost)) or any(damage.right is not None for damage in one.damage if damage.position >= at)
+        fits |= bool((lost["first"] >= log_end).any())
         if len(lost):
             last = max(last or 0, *(int(row["first"]) + span_of(row) for row in _far_ones(lost)))
             first = min(first, int(lost["first"].min()))
@@ -112,7 +113,7 @@ def judged_cut(fs: ReadFileSystem, directory: str, log_end: int, cut: LogCut) ->
     is_torn = not later and not is_sound and all(one.code in _OF_A_TORN_END for one in damage)
     return RecoveryCut(
         directory.rpartition("/")[2], cut, log_end, first, last, is_torn,
-        loses_sound_batches=is_sound and not cut.is_kept,
+        loses_sound_batches=is_sound and (fits or not cut.is_kept),
     )  # fmt: skip
 
 
