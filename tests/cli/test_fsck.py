@@ -127,6 +127,15 @@ def test_a_repair_ends_with_0_and_names_the_quarantine(root: Path) -> None:
     assert fsck(root, "--deep").exit_code == 0
 
 
+def test_a_repair_of_several_directories_counts_its_pieces_once(root: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(root, tmp_path / "other"))
+    for one in (root, other):
+        flip(segment(one), 70)
+    lines = [line for line in fsck("--repair", root, other).stdout.splitlines() if line.startswith("quarantine:")]
+    assert ["piece" in line for line in lines] == [False, True]
+    assert lines[-1].endswith(" in all)")
+
+
 def test_a_repair_tells_programs_what_was_done(root: Path, tmp_path: Path) -> None:
     (root / "orders-0" / "notes.txt").write_text("mine")
     done = fsck(root, "--repair", "--json", "--quarantine", tmp_path / "aside", *SETTINGS)

@@ -222,8 +222,12 @@ def _show_repaired(result: "RepairResult") -> None:
         say("Repaired", bold=True)
     for line in result.done:
         say(line)
-    for path in result.quarantine:
-        say(f"quarantine: {path} ({count(result.pieces, 'piece')}, {size(result.bytes)})")
+    *others, last = result.quarantine or [""]
+    for path in others:
+        say(f"quarantine: {path}")
+    if last:
+        in_all = " in all" if others else ""
+        say(f"quarantine: {last} ({count(result.pieces, 'piece')}, {size(result.bytes)}{in_all})")
     _show_left(result.left)
     if result.done:
         say(f"checked again: {_verdict(result.after)}{_left_of(result)}")
