@@ -158,15 +158,51 @@ def test_a_length_that_leads_into_the_midst_of_another_batch_costs_nothing(tmp_p
     assert notice.endswith(f": with a length of {size - 12} its checksum holds, and it is read")
 
 
-@pytest.mark.parametrize("longer", [10, 600])
-def test_without_checksums_a_length_that_leads_into_another_batch_costs_one(tmp_path: Path, longer: int) -> None:
+@pytest.mark.parametrize("longer", [10, 268, 536, 600, -1])
+def test_without_checksums_a_wrong_length_costs_nothing_either(tmp_path: Path, longer: int) -> None:
+    """Also one that leads to another batch and covers those between."""
+    directory, starts = a_log_without_an_index(tmp_path, False)
+    size = starts[1] - starts[0]
+    assert size == 268
+    overwrite(directory / LOG, starts[10] + 8, (size - 12 + longer).to_bytes(4, "big"))
+    scan = scan_of(directory, on_corruption="skip", verify=False)
+    assert offsets_of(scan) == without()
+    [notice] = scan.notices
+    assert f"position {starts[10]}: " in notice
+    assert notice.endswith(f": with a length of {size - 12} its checksum holds, and it is read")
+
+
+@pytest.mark.parametrize("longer", [10, 536])
+def test_without_checksums_what_is_left_out_is_told_with_its_own_bytes_and_offsets(tmp_path: Path, longer: int) -> None:
     directory, starts = a_log_without_an_index(tmp_path, False)
     size = starts[1] - starts[0]
     overwrite(directory / LOG, starts[10] + 8, (size - 12 + longer).to_bytes(4, "big"))
+    overwrite(directory / LOG, starts[10] + 70, b"??")  # so that no length can be proven
+    overwrite(directory / LOG, starts[20] + 61, b"\xff\xff")  # the length of a record
+    overwrite(directory / LOG, starts[30] + 70, b"??")  # a value
+    overwrite(directory / LOG, starts[31] + 70, b"??")
     scan = scan_of(directory, on_corruption="skip", verify=False)
-    assert offsets_of(scan) == without(10)
-    [notice] = scan.notices
-    assert f"position {starts[10]}: " in notice
+    assert offsets_of(scan) == without(10, 20)
+    lengthened, broken = scan.notices
+    for number, notice in ((10, lengthened), (20, broken)):
+        assert f"position {starts[number]}: " in notice
+        assert notice.endswith(
+            f": these {size} bytes are left out, and offsets {3 * number} to {3 * number + 2} with them"
+        )
+
+
+@pytest.mark.parametrize("number", [0, BATCHES - 2])
+def test_without_checksums_all_is_read_that_is_read_with_them(tmp_path: Path, number: int) -> None:
+    """Whichever bit of a header is flipped."""
+    directory, starts = a_log_without_an_index(tmp_path, is_closed=True)
+    whole = (directory / LOG).read_bytes()
+    for bit in range(8 * 61):
+        at = starts[number] + bit // 8
+        overwrite(directory / LOG, at, bytes([whole[at] ^ 1 << bit % 8]))
+        sound = offsets_of(scan_of(directory, on_corruption="skip"))
+        scan = scan_of(directory, on_corruption="skip", verify=False)
+        assert set(sound) <= set(offsets_of(scan)), f"bit {bit}"
+        overwrite(directory / LOG, at, whole[at : at + 1])
 
 
 def a_log_without_an_index(root: Path, is_closed: bool) -> tuple[Path, list[int]]:

@@ -8,12 +8,13 @@ anywhere, the rest of the segment is left out.
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain, pairwise
 
 from tidelog.errors import CorruptIndexError, CorruptionError, SegmentGoneError, UnsupportedError
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_scan import read_batch
 from tidelog.log.segment_reader import SegmentReader
-from tidelog.records.batch import MAGIC
+from tidelog.records.batch import BATCH_HEADER_SIZE, MAGIC
 from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC, batch_of
 from tidelog.records.java import MAX_INT32
 from tidelog.view.ordered_lookup import is_exact
@@ -22,7 +23,7 @@ from tidelog.view.resync import Resync
 from tidelog.view.segment import SegmentView
 from tidelog.view.stretches import MisplacedSegmentError, Stretch
 
-__all__ = ["first_covered", "indexed_before", "next_sound", "offset_of_damage", "sound_at", "stretches_around_damage"]
+__all__ = ["framed_until", "indexed_before", "next_sound", "offset_of_damage", "sound_at", "stretches_around_damage"]
 
 
 def stretches_around_damage(
@@ -220,22 +221,19 @@ def _by_search(
     return None
 
 
-def first_covered(reader: SegmentReader, position: int, frame_end: int, end: int) -> BatchInfo | None:
-    """The first of sound batches that begin inside a batch at a position and together reach beyond its end.
-
-    The length of that one is wrong then. A batch that a record holds ends before the record does.
-    """
-    search = Resync(reader.log.file, end, reader.base_offset)
-    at = search.next_sound(position + 1, legacy=False, until=frame_end)
-    while at is not None:
-        first = found = search.sound_at(at)
-        while found is not None:
-            at = found.position + found.size
-            if at > frame_end:
-                return first
-            found = search.sound_at(at)
-        at = search.next_sound(at + 1, legacy=False, until=frame_end)
-    return None
+def framed_until(reader: SegmentReader, position: int, end: int, fits: Callable[[BatchInfo], bool]) -> int:
+    """Where the batches end that lead from a position to before another by their lengths. `fits` tells whether the
+    offsets of one can be right; those of the others lie after them."""
+    try:
+        for last, header in pairwise(chain([None], reader.log.batches(position, end))):
+            assert header is not None
+            is_after = last is None or last.last_offset < header.base_offset
+            if not (is_after and fits(header)) or (not header.is_legacy and header.size < BATCH_HEADER_SIZE):
+                break
+            position = header.position + header.size
+    except CorruptionError:
+        pass
+    return position
 
 
 def sound_at(reader: SegmentReader, position: int, end: int) -> BatchInfo | None:

@@ -8,6 +8,7 @@ those that a compaction took out between the two were never promised.
 """
 
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from tidelog.log.offsets import MAX_OFFSET
 from tidelog.log.segment_reader import SegmentReader
 from tidelog.records.batch import MAGIC, PREFIX_SIZE
 from tidelog.records.batches import HEADER_SIZE_UP_TO_MAGIC
-from tidelog.view.damage import first_covered, next_sound, offset_of_damage, stretches_around_damage
+from tidelog.view.damage import framed_until, next_sound, offset_of_damage, stretches_around_damage
 from tidelog.view.files import ViewFiles
 from tidelog.view.mended_file import MendedFile, header_proven
 from tidelog.view.partition import PartitionView
@@ -32,7 +33,7 @@ from tidelog.view.stretches import Stretch
 if TYPE_CHECKING:
     from tidelog.view.pieces import Piece
 
-__all__ = ["PieceWalk", "Window"]
+__all__ = ["PieceWalk", "Window", "left_out"]
 
 
 class Window(NamedTuple):
@@ -49,7 +50,9 @@ class PieceWalk:
 
     What is damaged, or is no batch, is looked at a second time, by a fresh look: the end of a log may be cut and
     written anew while it is read. What is wrong twice in the same place is raised, or, where a list of notices is
-    given, noted there and left out. `on_loss` hears of offsets that were planned and are not in the log any more.
+    given, noted there and left out. Without `verify` a batch whose only fault is its checksum is given, but a length
+    that the checksum proves to be wrong is not believed: it would cost the batches that it covers. `on_loss` hears of
+    offsets that were planned and are not in the log any more.
     """
 
     def __init__(
@@ -69,7 +72,9 @@ class PieceWalk:
         self._next_offset = piece.first_offset  # everything below was delivered
         self._doubt = ""  # what was wrong at the look before
         self._damaged = ""  # the file in which that was so again; nobody is rewriting it
-        self._last_given = -1  # the position of the batch before what was found to be damaged; -1 if it is not known
+        # Without checksums they still tell which lengths are wrong, where that is not an error.
+        self._compares = verify or (notices is not None and not piece.is_after_end)
+        self._unproven = range(0)  # positions of batches that are given although their checksums fail
         self.left_out = 0  # how often bytes were, so far
         self._told_end: int | None = None  # the end of the log that was told of as too early
 
@@ -147,6 +152,7 @@ class PieceWalk:
         """The sound batches of a stretch, whose segment has the offsets below `own_limit`."""
         reader, position = stretch.reader, stretch.start
         file = MendedFile(reader.log.file)
+        self._unproven = range(0)
         while position < stretch.end and self._next_offset < stretch.limit_offset:
             try:
                 limit = MAX_OFFSET if stretch.segment.is_active else own_limit  # where a log ends, its batches tell
@@ -154,10 +160,6 @@ class PieceWalk:
                 return
             except DamagedBatchError as error:
                 self._believe(error, reader.log.path)
-                covered = self._covered_by_last(reader, error.position, stretch.end, own_limit)
-                if covered is not None:  # what was wrong was reported where it was decoded
-                    position = covered.position
-                    continue
                 is_first = self._next_offset == self._piece.first_offset
                 following = next_sound(
                     reader, error.last_doubtful, stretch.end, self._next_offset, own_limit, may_begin_before=is_first
@@ -173,21 +175,16 @@ class PieceWalk:
                         length = proven[1].size - PREFIX_SIZE
                         notices.append(f"{error}: with a length of {length} its checksum holds, and it is read")
                     continue
+                if not self._verify and error.position not in self._unproven:
+                    framed = framed_until(reader, error.position, position, partial(self._fits, before=before))
+                    if error.position < framed:
+                        self._unproven, position = range(error.position, framed), error.position
+                        continue
                 self.left_out += 1
                 if not is_told:
-                    notice = f"{error}: these {position - error.position} bytes are left out"
-                    notices.append(f"{notice}{_offsets_between(self._next_offset, before)}")
+                    notices.append(f"{error}: {left_out(position - error.position, self._next_offset, before)}")
                 if before >= stretch.limit_offset:
                     return
-
-    def _covered_by_last(self, reader: SegmentReader, position: int, end: int, own_limit: int) -> BatchInfo | None:
-        """The next sound batch, if it begins inside the last one that was given: its length led to a position where
-        there is none. Only without checksums such a batch is given."""
-        last, self._last_given = self._last_given, -1
-        if self._verify or last < 0:
-            return None
-        found = first_covered(reader, last, position, end)
-        return found if found is not None and self._next_offset <= found.base_offset < own_limit else None
 
     def _fits(self, batch: BatchInfo, before: int) -> bool:
         """Whether the offsets of a batch lie between what was read and those of what follows it."""
@@ -211,7 +208,7 @@ class PieceWalk:
         self, segment: int, file: ReadFile, start: int, end: int, own_limit: int
     ) -> Generator[Window, None, None]:
         """The batches between two positions, up to the limit. The segment has the offsets below `own_limit`."""
-        position, first_offset, chunk = start, self._next_offset, None
+        position, first_offset = start, self._next_offset
         try:
             for chunk in read_chunks(file, start=start, end=end):
                 position = chunk.position + chunk.scan.end
@@ -228,14 +225,11 @@ class PieceWalk:
                     raise _damage(file.path, known.chunk, order, sound, limit)
                 if self._next_offset >= self._piece.limit_offset:
                     return
-        except DamagedBatchError as error:
-            self._last_given = _position_before(chunk, error.position)
+        except DamagedBatchError:
             raise
         except CorruptRecordError as error:
-            self._last_given = _position_before(chunk, position)
             raise DamagedBatchError(f"{file.path}, {error}", position) from None
         if position < end:
-            self._last_given = _position_before(chunk, position)
             raise DamagedBatchError(f"{file.path}, position {position}: the file ends inside a batch", position)
 
     def _known_of(self, chunk: Chunk, segment: int, own_limit: int, *, is_first: bool) -> "_Known":
@@ -251,7 +245,17 @@ class PieceWalk:
                 first = int(scan.rows["base_offset"][0])
                 before = segment - 1 if chunk.position == 0 else before if before < first else first - 1
             scan = scan.first(max(below, _how_many_begin_below(scan, self._piece.limit_offset, own_limit)))
-        return _Known(chunk._replace(scan=check_headers(chunk.data, scan) if self._verify else scan), below, before)
+        if self._compares:
+            scan = check_headers(chunk.data, scan)
+        if self._unproven:
+            scan = self._with_unproven(scan, chunk.position)
+        return _Known(chunk._replace(scan=scan), below, before)
+
+    def _with_unproven(self, scan: HeaderScan, position: int) -> HeaderScan:
+        """The same scan of bytes at a position, without a word about the checksums of what is given all the same."""
+        at = scan.positions + position
+        is_unproven = (at >= self._unproven.start) & (at < self._unproven.stop)
+        return scan._replace(checksums=np.where(is_unproven, np.uint8(Checksum.UNKNOWN), scan.checksums))
 
 
 class DamagedBatchError(CorruptRecordError):
@@ -335,14 +339,6 @@ def _damage(path: str, chunk: Chunk, order: _Order, index: int, limit_offset: in
     return DamagedBatchError(f"{path}, position {position}: {what}", position, behind if is_either else None)
 
 
-def _position_before(chunk: Chunk | None, position: int) -> int:
-    """The position of the batch of a chunk that lies before a position; -1 if there is none."""
-    if chunk is None:
-        return -1
-    before = chunk.scan.positions[chunk.scan.positions < position - chunk.position]
-    return chunk.position + int(before[-1]) if len(before) else -1
-
-
 def _first_offset_behind(chunk: Chunk, file: ReadFile, end: int) -> int | None:
     """The first offset of what follows the batches of a chunk before a position, if that is a batch of version 2."""
     if not len(chunk.scan.rows):
@@ -379,5 +375,7 @@ def _how_many_begin_below(scan: HeaderScan, limit: int, own_limit: int) -> int:
     return count
 
 
-def _offsets_between(first: int, behind: int) -> str:
-    return f", and offsets {first} to {behind - 1} with them" if first < behind else ""
+def left_out(size: int, first: int, behind: int) -> str:
+    """Say how many bytes are left out, and the offsets that they held, from the first to before another."""
+    with_them = f", and offsets {first} to {behind - 1} with them" if first < behind else ""
+    return f"these {size} bytes are left out{with_them}"

@@ -21,9 +21,9 @@ from tidelog.kernels.headers import HeaderScan, Seen
 from tidelog.log.offsets import MAX_OFFSET
 from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.view.files import ReadOnlyFiles, ViewFiles
-from tidelog.view.piece_walk import PieceWalk, Window
+from tidelog.view.piece_walk import PieceWalk, Window, left_out
 from tidelog.view.request import RowChoice
-from tidelog.view.row_choice import BatchChoice, wanted_rows
+from tidelog.view.row_choice import BatchChoice, last_offsets, wanted_rows
 
 __all__ = [
     "ALL_SCAN_COLUMNS",
@@ -70,6 +70,7 @@ class Piece(NamedTuple):
     rows: RowChoice = RowChoice()
     told_from: int = 0  # damage that begins with offsets below is another piece's to tell of
     segment_limit: int = MAX_OFFSET  # the first offset of the next segment: a batch that reaches it is damaged
+    is_after_end: bool = False  # whether the log ends before it, because its checksums fail
 
     @property
     def size(self) -> int:
@@ -181,7 +182,8 @@ class PieceReader:
                 batches = list(self._decode(window, one, has_edges))
             except CorruptionError as error:
                 if not int(one.rows["base_offset"][0]) < self._piece.told_from:
-                    notices.append(f"{window.path}, {error}: these {int(one.sizes[0])} bytes are left out")
+                    first, behind = _offsets_of(one, window)
+                    notices.append(f"{window.path}, {error}: {left_out(int(one.sizes[0]), first, behind)}")
             else:
                 yield from batches
 
@@ -229,3 +231,14 @@ class PieceReader:
             except CorruptionError as error:
                 raise type(error)(f"{window.path}, {error}") from None
         return int(np.maximum(chosen.rows["records_count"], 0).sum(dtype=np.int64))
+
+
+def _offsets_of(one: HeaderScan, window: Window) -> tuple[int, int]:
+    """The first offset of one batch of a window, and that behind its last. An entry of the old formats may wrap all
+    that follow the one before it."""
+    first, last = int(one.rows["base_offset"][0]), int(last_offsets(one)[0])
+    if one.is_legacy[0]:
+        scan = window.chunk.scan
+        before = last_offsets(scan)[scan.positions < one.positions[0]]
+        first = int(before[-1]) + 1 if len(before) else min(window.first_offset, last)
+    return first, last + 1

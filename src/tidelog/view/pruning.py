@@ -98,6 +98,7 @@ def unverified_tail(partition: PartitionView, request: Request) -> Piece | None:
     return Piece(
         partition.topic, partition.partition, partition.path, reader.base_offset, reader.log.path, left_out.position,
         stop, batches[0].base_offset, end, batches[-1].next_offset, (), request.rows,
+        is_after_end=True,
     )  # fmt: skip
 
 
