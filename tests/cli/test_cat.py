@@ -442,24 +442,65 @@ def test_an_end_that_nobody_asked_for_is_not_reported(log: Path) -> None:
     assert cat(log.parents[1], "--to", "9").exit_code == 1
 
 
-def test_zeros_of_a_preallocated_segment_are_no_torn_end(log: Path) -> None:
+WAYS = [(), ("--salvage",), ("--no-verify",), ("-o", "jsonl", "--salvage")]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_zeros_of_a_preallocated_segment_are_no_torn_end(log: Path, way: tuple[str, ...]) -> None:
+    size = log.stat().st_size
+    os.truncate(log, size + 5000)
+    done = cat(log.parents[1], *way)
+    assert (done.exit_code, len(done.stdout.splitlines())) == (0, 10)
+    told = "5000 bytes of zeros follow offset 9; they were preallocated, or held offset 10 and what follows it"
+    assert done.stderr == f"tidelog: {log}, position {size}: {told}\n"
+    assert cat(log.parents[1], "--to", "9").stderr == ""
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["replication-offset-checkpoint", "recovery-point-offset-checkpoint"])
+def test_a_last_batch_that_became_zeros_is_reported(log: Path, way: tuple[str, ...], name: str) -> None:
+    size = log.stat().st_size // 5
+    log.write_bytes(log.read_bytes()[: 4 * size] + bytes(size))
+    done = cat(log.parents[1], *way)
+    assert (done.exit_code, len(done.stdout.splitlines())) == (0, 8)
+    zeros = f"tidelog: {log}, position {4 * size}: {size} bytes of zeros follow offset 7; they "
+    assert done.stderr == f"{zeros}were preallocated, or held offset 8 and what follows it\n"
+    (log.parents[1] / name).write_text("0\n1\norders 0 10\n")
+    done = cat(log.parents[1], *way)
+    assert (done.exit_code, len(done.stdout.splitlines())) == (1, 8)
+    first, second = done.stderr.splitlines()
+    assert first == f"{zeros}held offset 8 and what follows it"
+    assert second.endswith(" was 10 and the log ends at 8: records may be missing")
+
+
+def test_a_log_of_zeros_is_reported(log: Path) -> None:
+    log.write_bytes(bytes(100))
+    told = "100 bytes of zeros and no batch; they were preallocated, or held offset 0 and what follows it"
+    assert f"{log}, position 0: {told}\n" in cat(log.parents[1]).stderr
+
+
+def cat_while_in_use(root: Path) -> Result:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", "import sys; from tidelog.log.locks import lock_path; lock = lock_path(sys.argv[1]); "
+         "print('held', flush=True); sys.stdin.read()", str(root / ".lock")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    done = cat(root)
+    holder.communicate()
+    return done
+
+
+def test_zeros_that_a_running_broker_preallocates_are_not_reported(log: Path) -> None:
     os.truncate(log, log.stat().st_size + 5000)
-    done = cat(log.parents[1])
-    assert (done.exit_code, done.stderr, len(done.stdout.splitlines())) == (0, "", 10)
+    assert cat_while_in_use(log.parents[1]).stderr == ""
 
 
 def test_while_a_broker_has_the_directory_open_an_incomplete_end_is_a_note(log: Path) -> None:
     os.truncate(log, log.stat().st_size - 1)
     (log.parents[1] / "replication-offset-checkpoint").write_text("0\n1\norders 0 10\n")
-    holder = subprocess.Popen(
-        [sys.executable, "-c", "import sys; from tidelog.log.locks import lock_path; lock = lock_path(sys.argv[1]); "
-         "print('held', flush=True); sys.stdin.read()", str(log.parents[1] / ".lock")],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == b"held\n"
-    done = cat(log.parents[1])
-    holder.communicate()
+    done = cat_while_in_use(log.parents[1])
     assert (done.exit_code, len(done.stdout.splitlines())) == (0, 8)
     assert "a broker has the directory open and may be writing them" in done.stderr
     assert "records may be missing" not in done.stderr

@@ -128,7 +128,8 @@ def tell_of_ends(partitions: "Sequence[PartitionView]", options: dict[str, Any])
     """Report bytes at the end of logs that were asked for and not read; whether they count as a finding.
 
     A broker that is writing leaves an incomplete batch at the end of a log for a moment: while one has the directory
-    open, that is a note and no finding.
+    open, that is a note and no finding. Zeros are its own then, and no word is said about them. Otherwise they are a
+    note: a finding only if a checkpoint knows that there were records.
     """
     from tidelog.errors import TidelogError
 
@@ -137,7 +138,7 @@ def tell_of_ends(partitions: "Sequence[PartitionView]", options: dict[str, Any])
         try:
             if not request.reaches(partition, partition.log_end_offset):
                 continue
-            left_out, missing = partition.left_out, partition.missing
+            left_out, missing, zeros = partition.left_out, partition.missing, partition.zeros_at_end
             if left_out is not None and not options.get("verify", True):
                 left_out = _left_out_unverified(partition, request, left_out)
                 missing = partition.missing_after(left_out.offset)
@@ -147,7 +148,11 @@ def tell_of_ends(partitions: "Sequence[PartitionView]", options: dict[str, Any])
             is_live = left_out.is_incomplete and _is_in_use(partition.root)
             tell(f"{left_out}{'; a broker has the directory open and may be writing them' if is_live else ''}")
             is_finding = is_finding or not is_live
-        if missing is not None and not _is_in_use(partition.root):  # a broker may have noted more since we looked
+        if (zeros is None and missing is None) or _is_in_use(partition.root):
+            continue
+        if zeros is not None:
+            tell(str(zeros))
+        if missing is not None:  # in use, a broker may have noted more since we looked
             tell(f"{partition.topic_partition}: {missing}")
             is_finding = True
     return is_finding

@@ -19,6 +19,7 @@ from tidelog.log.names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
     PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
 from tidelog.log.offsets import TimestampAndOffset, as_offset
@@ -29,7 +30,7 @@ from tidelog.records.batches import Batch
 from tidelog.records.committed import AbortedTxn, committed_batches
 from tidelog.records.record import Record
 from tidelog.view.files import ViewFiles
-from tidelog.view.left_out import LeftOut
+from tidelog.view.left_out import LeftOut, Zeros
 from tidelog.view.look import Look, looking_again, take_look
 from tidelog.view.root import PartitionDirectory, RootView
 from tidelog.view.segment import SegmentEnd, SegmentView
@@ -148,16 +149,27 @@ class PartitionView:
         return LeftOut(self.segments[-1].path, end.position, end.left_out, end.next_offset, end.bare_problem)
 
     @property
+    def zeros_at_end(self) -> Zeros | None:
+        """The zeros that lie after the last batch, if nothing else does. They may have been preallocated."""
+        end = self._end
+        if not end.zeros:
+            return None
+        return Zeros(self.segments[-1].path, end.position, end.zeros, end.next_offset, self.missing is not None)
+
+    @property
     def missing(self) -> str | None:
-        """Why records may be missing at the end, by the high watermark that was noted; None if none are."""
+        """Why records may be missing at the end, by the checkpoints that know of more; None if none are."""
         return self.missing_after(self.log_end_offset)
 
     def missing_after(self, end: int) -> str | None:
         """The same for one who has read up to another end."""
         known = self._root.checkpointed(HIGH_WATERMARK_CHECKPOINT, self.directory)
-        if known is None or known <= end:
-            return None
-        return f"the high watermark was {known} and the log ends at {end}: records may be missing"
+        if known is not None and known > end:
+            return f"the high watermark was {known} and the log ends at {end}: records may be missing"
+        known = self._root.checkpointed(RECOVERY_POINT_CHECKPOINT, self.directory)
+        if known is not None and known > max(end, self._end.next_offset):  # an unfinished write has flushed more
+            return f"the recovery point was {known} and the log ends at {end}: records may be missing"
+        return None
 
     @property
     def size(self) -> int:

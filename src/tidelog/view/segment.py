@@ -85,6 +85,7 @@ class SegmentEnd(NamedTuple):
     problem: str | None  # what is wrong with the bytes behind, if there are any that a live writer would not leave
     left_out: int = 0  # how many of them there are, zeros of a preallocated file apart
     damage: str | None = None  # what is no batch and lies before the last ones, if that was met
+    zeros: int = 0  # bytes of zeros after the last batch, if nothing else follows it
 
     @property
     def bare_problem(self) -> str | None:
@@ -313,7 +314,7 @@ def _tail(reader: OrderedReader) -> SegmentEnd:
         walked = batches[-1].position + batches[-1].size if batches else 0
         end, failing = _sound_end(reader, batches)
         if end.position == reader.size or _is_zero(file, end.position, reader.size):
-            return end._replace(damage=damage)
+            return end._replace(damage=damage, zeros=reader.size - end.position)
         found = _sound_behind(reader, end.position, walked if failing is not None else None, is_impossible)
         if found is None or next(scan_batches(file, found, reader.size)).last_offset < end.next_offset:
             break  # a batch with smaller offsets is a stray copy, and no end of a log
