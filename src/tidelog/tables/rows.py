@@ -42,10 +42,12 @@ def few_rows(
 ) -> Iterator[Row] | None:
     """The rows that a scan of the partitions would give, up to a limit; None if there may be many of them.
 
-    None as well where something is found to be damaged: the scan says more about it. `on_transactional` is told of each
-    row of a transaction: the partition, the producer and the offset.
+    None as well where something is found to be damaged or lost: the scan says more about it. `on_transactional` is told
+    of each row of a transaction: the partition, the producer and the offset.
     """
     chosen = request.choose(partitions)
+    if any(request.lost_segments(partition) for partition in chosen):
+        return None
     if limit is None or limit > _FEW_ROWS or request.rows.columns:
         try:
             if not _is_little(chosen, request):

@@ -32,6 +32,7 @@ from tidelog.records.record import Record
 from tidelog.view.files import ViewFiles
 from tidelog.view.left_out import LeftOut, Zeros
 from tidelog.view.look import Look, looking_again, take_look
+from tidelog.view.lost_segments import LostSegment, lost_segments
 from tidelog.view.root import PartitionDirectory, RootView
 from tidelog.view.segment import SegmentEnd, SegmentView
 from tidelog.view.stretches import Stretch, batches_between, stretches_between
@@ -148,6 +149,11 @@ class PartitionView:
             return None
         return LeftOut(self.segments[-1].path, end.position, end.left_out, end.next_offset, end.bare_problem)
 
+    @cached_property
+    def lost_segments(self) -> tuple[LostSegment, ...]:
+        """The segments before the last one that have lost all their batches, as far as their indexes prove it."""
+        return lost_segments(self.look, self.take_look)
+
     @property
     def zeros_at_end(self) -> Zeros | None:
         """The zeros that lie after the last batch, if nothing else does. They may have been preallocated."""
@@ -255,7 +261,8 @@ class PartitionView:
     @property
     def notices(self) -> tuple[str, ...]:
         """What is odd about the directory and does not keep anybody from reading it."""
-        return (*self.look.notices, *self._notices_of_the_end(), *self._notices_of_checkpoints())
+        lost = map(str, self.lost_segments)
+        return (*self.look.notices, *lost, *self._notices_of_the_end(), *self._notices_of_checkpoints())
 
     def _notices_of_the_end(self) -> Iterator[str]:
         yield from (what for what in (self._end.damage, self._end.problem) if what is not None)

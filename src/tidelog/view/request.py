@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tidelog.errors import CorruptionError, InvalidRequestError
 from tidelog.log.names import TopicPartition
+from tidelog.view.lost_segments import LostSegment
 from tidelog.view.partition import EndBound, PartitionView
 
 __all__ = ["Offsets", "Request", "RowChoice", "Time", "time_ms"]
@@ -168,6 +169,17 @@ class Request:
                 raise
             notices.append(f"{error}: the time index of {partition.topic_partition} is of no help, all of it is read")
         return first, limit
+
+    def lost_segments(self, partition: PartitionView) -> list[LostSegment]:
+        """The lost segments of a partition that may have held what is wanted."""
+        lost = partition.lost_segments
+        if not lost:
+            return []
+        try:
+            first, limit = self.offsets(partition, [])
+        except CorruptionError:  # which of the offsets are wanted is not known
+            return list(lost)
+        return [one for one in lost if first < one.limit_offset and one.first_offset < limit]
 
     def reaches(self, partition: PartitionView, offset: int) -> bool:
         """Whether records at an offset of a partition and after it are asked for, by their offsets."""

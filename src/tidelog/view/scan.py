@@ -65,8 +65,8 @@ class _Task(NamedTuple):
 class Scan:
     """The rows of some partitions, as RecordBatches of one schema. `Scan.of` makes one.
 
-    `notices` tells what the last reading left out: damage (`on_corruption="skip"`), and records of a write that is
-    under way or was interrupted.
+    `notices` tells what the last reading left out: damage (`on_corruption="skip"`), segments that have lost all their
+    batches, and records of a write that is under way or was interrupted.
     """
 
     def __init__(
@@ -188,8 +188,12 @@ class Scan:
             hidden = partition.unfinished_notice
             if hidden is not None and hidden not in self.notices:
                 self.notices.append(hidden)
+            lost = deque(self._request.lost_segments(partition))
             for piece in plan(partition, self._request, max_bytes=max_bytes, notices=self._skipped()):
+                while lost and lost[0].first_offset < piece.segment:
+                    self.notices.append(str(lost.popleft()))
                 yield _Task(piece, partition.files)
+            self.notices += map(str, lost)
             tail = None if self._verify else unverified_tail(partition, self._request)
             if tail is not None:
                 yield _Task(tail, partition.files)
