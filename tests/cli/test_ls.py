@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from click.testing import CliRunner, Result
 
 from tests.golden.corpus import case
@@ -17,7 +18,7 @@ from tests.view.scans import some, write_log
 from tidelog.cli.main import cli
 from tidelog.log.clock import ManualClock
 from tidelog.log.names import STAGED_FILE, UNFINISHED_WRITE
-from tidelog.records import Codec
+from tidelog.records import Codec, NewRecord
 from tidelog.tables.load import load_table
 
 WALKTHROUGH = "client-0.10.2.2/step6-after-clean-stop"
@@ -89,6 +90,25 @@ def test_the_smallest_time_of_a_segment_need_not_be_that_of_its_first_record(tmp
     assert partition["details"][0]["first_timestamp_ms"] == 1_700_000_009_000
     [row] = [line for line in ls(tmp_path, "-l").stdout.splitlines() if line.endswith("none")]
     assert row.split()[-3:] == ["2023-11-14T22:13:23Z", "2023-11-14T22:13:29Z", "none"]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("size", [100, 300_000], ids=["small", "large"])
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_the_smallest_time_need_not_be_that_of_the_first_record_of_a_batch(
+    tmp_path: Path, codec: Codec, size: int, is_damaged: bool
+) -> None:
+    def times(*seconds: int) -> list[NewRecord]:
+        value = random.Random(3).randbytes(size)
+        return [NewRecord(None, value, 1_700_000_000_000 + 1000 * second) for second in seconds]
+
+    log = write_log(tmp_path, [("put", codec, times(9, 8)), ("put", codec, times(5, 1, 7))], "late-0")
+    if is_damaged:  # the first batch cannot be decoded, which keeps nobody from listing
+        path = log / f"{0:020}.log"
+        path.write_bytes(path.read_bytes()[:61] + bytes(9) + path.read_bytes()[70:])
+    (partition,) = listed(tmp_path, "--long")
+    assert partition["details"][0]["smallest_timestamp_ms"] == 1_700_000_001_000
+    assert "2023-11-14T22:13:21Z" in ls(tmp_path, "-l").stdout
 
 
 def test_the_high_watermark_is_shown_where_it_tells_something(tmp_path: Path) -> None:

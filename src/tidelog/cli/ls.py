@@ -29,7 +29,7 @@ _UNREADABLE = 3
     "--long",
     "with_segments",
     is_flag=True,
-    help="Segments too: records, times, codecs, files and all notes. Reads all batch headers.",
+    help="Segments too: records, smallest and largest time, codecs, files and all notes. Reads all records.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per partition.")
 def ls(directories: tuple[str, ...], topics: tuple[str, ...], with_segments: bool, as_json: bool) -> None:

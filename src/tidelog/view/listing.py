@@ -29,7 +29,7 @@ __all__ = ["PartitionListing", "SegmentListing", "list_roots"]
 
 
 class SegmentListing(NamedTuple):
-    """One segment: what its headers say, and the state of its files."""
+    """One segment: what its headers and the times of its records say, and the state of its files."""
 
     base_offset: int
     next_offset: int
@@ -153,7 +153,9 @@ def _newest(shown: list[_Shown]) -> int | None:
 
 
 def _list_segment(shown: _Shown) -> SegmentListing:
-    segment, summary = shown.segment, shown.summary
+    segment = shown.segment
+    size = segment.size if shown.is_whole else shown.size
+    summary = summary_of(segment.open().log.file, size, reads_records=True)
     entries = _entries_in(segment, segment.open())
     return SegmentListing(
         segment.base_offset,
