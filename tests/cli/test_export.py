@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,18 @@ def test_one_file_holds_the_whole_topic(root: Path, tmp_path: Path) -> None:
     assert done == [{"path": str(target), "records": 24, "bytes": target.stat().st_size}]
     table = parquet.read_table(target)
     assert table.column("partition").to_pylist() == [0] * 4 + [1] * 8 + [2] * 12
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "jsonl"])
+def test_a_pipe_gets_the_whole_topic(root: Path, tmp_path: Path, form: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    [done] = exported(root, pipe, "--format", form)
+    reader.join(10)
+    assert (done["records"], done["bytes"]) == (24, len(read[0]))
 
 
 def test_a_directory_holds_a_file_for_each_partition(root: Path, tmp_path: Path) -> None:

@@ -133,3 +133,28 @@ def test_root_copies_and_prints_nothing_of_a_file_that_has_a_hard_link_in_the_di
     for path in base.rglob("*"):
         if path.is_file() and not path.samefile(base / "victim"):
             assert SECRET not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("o.jsonl", ("export", "ROOT", "--topic", "t", "--to", "OWN/o.jsonl")),
+        ("o.jsonl", ("export", "ROOT", "--topic", "t", "--to", "OWN/o.jsonl", "--force")),
+        ("o.jsonl", ("cat", "ROOT", "--topic", "t", "--out", "OWN/o.jsonl", "--force")),
+        ("x", ("export", "ROOT", "--topic", "t", "--to", "OWN/x/", "--format", "csv")),
+        ("x", ("export", "ROOT", "--topic", "t", "--to", "OWN/x/new/", "--format", "csv")),
+        ("x", ("cat", "ROOT", "--topic", "t", "--out", "OWN/x/o.csv")),
+    ],
+)
+def test_root_exports_through_no_link_of_another_user(base: Path, name: str, command: tuple[str, ...]) -> None:
+    (base / "elsewhere").mkdir()
+    (base / "own").mkdir()
+    link = base / "own" / name
+    link.symlink_to(base / "elsewhere" if name == "x" else base / "victim")
+    os.lchown(link, BROKER, BROKER)
+    done = run(base, *(word.replace("OWN", str(base / "own")) for word in command))
+    assert done.exit_code == 3, done.output
+    assert "is a symbolic link that uid 1000 made, and root does not follow it" in done.stderr
+    assert (base / "victim").read_bytes() == SECRET
+    assert list((base / "elsewhere").iterdir()) == []
+    assert [path.name for path in (base / "own").iterdir()] == [name]

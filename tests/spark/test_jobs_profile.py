@@ -1,6 +1,7 @@
 """`profile`: the numbers are those of the records, however they are cut; the report is one sound file."""
 
 import json
+import os
 import re
 from collections import Counter
 from html.parser import HTMLParser
@@ -211,9 +212,19 @@ def test_what_the_records_hold_is_text_in_the_report(found: Profile) -> None:
     assert "<b>hot</b>" not in text
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it plays another user and root")
+def test_root_writes_the_report_into_no_directory_behind_a_link_of_another_user(found: Profile, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    os.lchown(tmp_path / "link", 1000, 1000)
+    with pytest.raises(StorageError, match="link is a symbolic link that uid 1000 made"):
+        write_report(found, str(tmp_path / "link" / "report.html"))
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_the_report_is_written_whole_or_not_at_all(found: Profile, tmp_path: Path) -> None:
     path = write_report(found, str(tmp_path / "report.html"))
     assert Path(path).read_text().endswith("</html>\n")
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
-    with pytest.raises(StorageError, match="No such file or directory"):
+    with pytest.raises(InvalidRequestError, match="nowhere is no directory: make it first"):
         write_report(found, str(tmp_path / "nowhere" / "report.html"))

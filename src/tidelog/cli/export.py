@@ -171,6 +171,7 @@ def _targets(
     logs: "LogDirView", topic: str, target: str, form: str | None, partitions: tuple[int, ...]
 ) -> "tuple[Format, dict[str, tuple[int, ...] | None]]":
     """The format, and the files to be written, each with the partitions that go into it; None for all."""
+    from tidelog.log.local_files import LocalFileSystem
     from tidelog.tables.file_names import format_of
     from tidelog.view.addresses import is_address, local_path
 
@@ -181,7 +182,7 @@ def _targets(
         raise click.UsageError("say which format the files in a directory are to have: --format parquet")
     numbers = partitions or tuple(part.partition for part in logs[topic])
     if not is_address(target):
-        os.makedirs(target, exist_ok=True)
+        LocalFileSystem().make_directory(target)
     return form, {  # type: ignore[return-value]
         os.path.join(target, f"{topic}-{number}.{form}"): (number,) for number in dict.fromkeys(numbers)
     }

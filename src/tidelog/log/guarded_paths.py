@@ -18,7 +18,15 @@ import os
 import stat
 from types import TracebackType
 
-__all__ = ["PLANTED", "is_guarded", "open_directory", "parent_directory", "resolved_file", "set_owner"]
+__all__ = [
+    "PLANTED",
+    "is_guarded",
+    "open_directory",
+    "parent_directory",
+    "resolved_file",
+    "resolved_place",
+    "set_owner",
+]
 
 PLANTED = (
     "{link} is a symbolic link that uid {owner} made, and root does not follow it: run the command as that user, or "
@@ -121,15 +129,38 @@ def _trusted_target(name: str, directory: int | None, *, called: str) -> str:
     return target
 
 
-def resolved_file(path: str) -> str:
+def resolved_file(path: str, *, may_be_missing: bool = False) -> str:
     """The path of what a chain of links leads to. Root follows its own links only, and other users all of them."""
     for _ in range(_MOST_LINKS):
-        with parent_directory(path) as (name, directory):
-            if not stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
-                return path
-            target = _trusted_target(name, directory, called="it") if directory is not None else os.readlink(name)
-        path = os.path.join(os.path.dirname(path), target)
+        try:
+            target = _target_of(path)
+        except (FileNotFoundError, NotADirectoryError):
+            if not may_be_missing:
+                raise
+            return path
+        if target is None:
+            return path
+        path = target
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def resolved_place(path: str) -> str:
+    """The same for a file that is to be written and may be missing; an absolute path.
+
+    Open it through `parent_directory`, which looks at the way again.
+    """
+    if not is_guarded():
+        return os.path.realpath(path)
+    return resolved_file(os.path.join(os.getcwd(), path), may_be_missing=True)  # `abspath` would take "link/.." away
+
+
+def _target_of(path: str) -> str | None:
+    """Where a link leads; None if the path is no link."""
+    with parent_directory(path) as (name, directory):
+        if not stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+            return None
+        target = _trusted_target(name, directory, called="it") if directory is not None else os.readlink(name)
+    return os.path.join(os.path.dirname(path), target)
 
 
 def ensure_not_shared(found: os.stat_result, directory: int | None) -> None:

@@ -52,6 +52,7 @@ def profile(
     and told of.
     """
     import tidelog
+    from tidelog.tables.new_file import ensure_free
 
     paths = [path if "://" in path else os.path.abspath(os.path.expanduser(path)) for path in directories]
     if not any("://" in path for path in paths):
@@ -60,6 +61,8 @@ def profile(
             logs[topic]  # says so if there is none
     if report and not os.path.isdir(os.path.dirname(os.path.abspath(report))):
         raise click.UsageError(f"{os.path.dirname(os.path.abspath(report))} is no directory for the report")
+    if report:
+        ensure_free(report, force=True)
     with on_spark("profile", **wishes) as (session, on_tasks):
         from tidelog.spark.jobs.profile import profile as run
         from tidelog.spark.jobs.profile_json import profile_dict

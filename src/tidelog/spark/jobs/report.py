@@ -2,12 +2,10 @@
 
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from tidelog import __version__
-from tidelog.errors import StorageError
 from tidelog.spark.jobs.advice import Advice, advice_for, codec_in_use
 from tidelog.spark.jobs.codec_trial import BATCH_SIZES, nearest_size
 from tidelog.spark.jobs.plots import Bar, columns_plot, spark_line, time_plot
@@ -17,6 +15,7 @@ from tidelog.spark.jobs.profile_json import METHOD, peak_and_mean
 from tidelog.spark.jobs.report_style import STYLE
 from tidelog.spark.jobs.sketches import Sizes
 from tidelog.spark.jobs.words import batch_size, counted, duration, escape, key_text, moment, number, share, short, size
+from tidelog.tables.new_file import written_beside
 
 __all__ = ["report_html", "write_report"]
 
@@ -28,16 +27,10 @@ _TAGS = {"change": "could be better", "know": "good to know", "good": "fine"}
 
 def write_report(profile: Profile, path: str) -> str:
     """Write the report, whole or not at all; its absolute path."""
-    target = os.path.abspath(path)
-    try:
-        handle, beside = tempfile.mkstemp(dir=os.path.dirname(target), suffix=".html")
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(report_html(profile))
-            os.fchmod(file.fileno(), 0o644)
-        os.replace(beside, target)
-    except OSError as error:
-        raise StorageError(f"{target}: {error.strerror}") from error
-    return target
+    page = report_html(profile).encode()
+    with written_beside(path, force=True) as file:
+        file.write(page)
+    return os.path.abspath(path)
 
 
 def report_html(profile: Profile, at: datetime | None = None) -> str:
