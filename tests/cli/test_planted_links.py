@@ -158,3 +158,31 @@ def test_root_exports_through_no_link_of_another_user(base: Path, name: str, com
     assert (base / "victim").read_bytes() == SECRET
     assert list((base / "elsewhere").iterdir()) == []
     assert [path.name for path in (base / "own").iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["x", "x/new", "x/new/newer", "x/"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_root_keeps_no_quarantine_behind_a_link_of_another_user(base: Path, name: str, is_there: bool) -> None:
+    if is_there:
+        (base / "elsewhere").mkdir()
+    (base / "own").mkdir()
+    (base / "own" / "x").symlink_to(base / "elsewhere")
+    os.lchown(base / "own" / "x", BROKER, BROKER)
+    log = max((base / "root" / "t-0").glob("*.log"))
+    log.write_bytes(log.read_bytes() + b"torn")
+    before = log.read_bytes()
+    done = run(base, "fsck", "--repair", "ROOT", "--quarantine", f"{base}/own/{name}")
+    assert done.exit_code == 3, done.output
+    assert "is a symbolic link that uid 1000 made, and root does not follow it" in done.stderr
+    assert list((base / "elsewhere").rglob("*")) == []
+    assert log.read_bytes() == before
+
+
+def test_root_keeps_a_quarantine_behind_its_own_link(base: Path) -> None:
+    (base / "elsewhere").mkdir()
+    (base / "x").symlink_to(base / "elsewhere")
+    log = max((base / "root" / "t-0").glob("*.log"))
+    log.write_bytes(log.read_bytes() + b"torn")
+    done = run(base, "fsck", "--repair", "ROOT", "--quarantine", f"{base}/x")
+    assert done.exit_code == 0, done.output
+    assert len(list((base / "elsewhere").glob("*/manifest.jsonl"))) == 1

@@ -25,8 +25,9 @@ from typing import Any, NamedTuple
 
 from tidelog.errors import CorruptionError, InvalidRequestError, LockedError
 from tidelog.fsck.places import MANIFEST, real_path
-from tidelog.fsck.rehearsal import CHUNK, copy_range
+from tidelog.fsck.rehearsal import CHUNK, copy_range, is_local
 from tidelog.log.files import FileLock, FileSystem, ReadFile, ReadFileSystem, join, opened, parent_of, read_whole
+from tidelog.log.guarded_paths import resolved_place
 from tidelog.log.local_files import LocalFileSystem, own_as, storage_error
 from tidelog.log.names import LOCK_FILE
 
@@ -59,10 +60,22 @@ def quarantine_of(fs: ReadFileSystem, root: str, wanted: str | None = None) -> s
     root = real_path(fs, root)
     if wanted is None:
         return f"{root}.tidelog"
-    directory = real_path(fs, wanted)
-    if f"{directory}/".startswith(f"{root.rstrip('/')}/"):
+    directory = _trusted(wanted) if is_local(fs) else wanted.rstrip("/") or "/"
+    if f"{real_path(fs, directory)}/".startswith(f"{root.rstrip('/')}/"):
         raise InvalidRequestError(f"{wanted} lies in {root}, where Kafka refuses it: name a quarantine outside")
     return directory
+
+
+def _trusted(wanted: str) -> str:
+    """The path of a quarantine that may be missing, if root may follow each link in it."""
+    try:
+        above = wanted = wanted.rstrip("/") or "/"
+        while above:  # also where what lies below is missing
+            resolved_place(above)
+            above = os.path.dirname(above) if above != "/" else ""
+        return resolved_place(wanted)
+    except (OSError, ValueError) as error:
+        raise storage_error(wanted, error) from error
 
 
 def remembered(fs: ReadFileSystem, directory: str, root: str) -> Mapping[str, Remembered]:
