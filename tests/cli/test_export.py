@@ -2,7 +2,11 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +60,23 @@ def test_a_pipe_gets_the_whole_topic(root: Path, tmp_path: Path, form: str) -> N
     [done] = exported(root, pipe, "--format", form)
     reader.join(10)
     assert (done["records"], done["bytes"]) == (24, len(read[0]))
+
+
+def test_the_first_interrupt_ends_an_export_into_a_pipe_that_nobody_reads(root: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    target = ["--to", f"{tmp_path}/pipe", "--format", "csv"]
+    command = [sys.executable, "-m", "tidelog", "export", str(root), "--topic", "orders", *target]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
+    try:
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+            time.sleep(2.5)  # until it waits; if it does not yet, it must end all the same
+            process.send_signal(signal.SIGINT)
+            try:
+                assert process.wait(10) == 130
+            finally:
+                process.kill()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_directory_holds_a_file_for_each_partition(root: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -183,14 +184,38 @@ def test_a_load_that_is_asked_to_end_takes_back_what_it_did(tmp_path: Path, numb
         sys.executable, "-m", "tidelog", "load", f"{tmp_path}/1.jsonl", f"{tmp_path}/2.jsonl",
         "--to", f"{tmp_path}/root", "--topic", "orders",
     ]  # fmt: skip
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        with open(tmp_path / "2.jsonl", "w") as pipe:
-            assert (tmp_path / "root" / "orders-0").is_dir()
-            process.send_signal(number)
-            pipe.write('{"value": "two"}\n')
-        _, told = process.communicate(timeout=60)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process, open(tmp_path / "2.jsonl", "w"):
+        assert (tmp_path / "root" / "orders-0").is_dir()
+        process.send_signal(number)
+        _, told = process.communicate(timeout=60)  # although it gets nothing to read
     assert (process.returncode, told) == (130, "tidelog: interrupted: nothing was loaded\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1.jsonl", "2.jsonl"]
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "arrow"])
+@pytest.mark.parametrize("source", ["-", "pipe"])
+def test_the_first_interrupt_ends_a_load_that_waits_for_its_input(tmp_path: Path, form: str, source: str) -> None:
+    os.mkfifo(tmp_path / "pipe")  # that nobody opens
+    command = [
+        sys.executable, "-m", "tidelog", "load", source.replace("pipe", f"{tmp_path}/pipe"), "--format", form,
+        "--to", f"{tmp_path}/root", "--topic", "orders",
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdin is not None
+            assert process.stderr is not None
+            process.stdin.write(b"key,val")
+            process.stdin.flush()
+            until = time.monotonic() + 60
+            while not (tmp_path / "root" / ".lock").exists() and time.monotonic() < until:
+                time.sleep(0.01)
+            time.sleep(0.3)  # so that it has begun to wait
+            process.send_signal(signal.SIGINT)
+            assert process.wait(10) == 130
+            assert process.stderr.read() == b"tidelog: interrupted: nothing was loaded\n"
+        finally:
+            process.kill()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_a_load_that_was_interrupted_is_told_of_in_one_line(tmp_path: Path) -> None:

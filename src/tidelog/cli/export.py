@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -123,12 +124,13 @@ def export(
             scan = logs.scan(topic, **{**options, "partitions": partitions})
             rows = scan if uncommitted is None else _counted(scan, changes.needed, uncommitted)
             on_rows = _observer(scan, show(os.path.basename(path)))
-            done.append(
-                export_table(
-                    rows, schema, path, kind, compression=compression, changes=changes, csv_safe=csv_safe, force=force,
-                    on_rows=on_rows,
-                )
-            )  # fmt: skip
+            with ensure_wanted.waiting() if _is_pipe(path) else nullcontext():
+                done.append(
+                    export_table(
+                        rows, schema, path, kind, compression=compression, changes=changes, csv_safe=csv_safe,
+                        force=force, on_rows=on_rows,
+                    )
+                )  # fmt: skip
             notices += [notice for notice in scan.notices if notice not in logs.unfinished_writes]
     has_finding = tell_of_ends(logs[topic], options)
     tell_of_starts(logs[topic], options)
@@ -195,6 +197,11 @@ def _ensure_writable(paths: Iterable[str], directories: Sequence[str], force: bo
     for path in paths:
         ensure_outside(path, directories)
         ensure_free(path, force=force)
+
+
+def _is_pipe(path: str) -> bool:
+    """Whether a target is there and no file, so that whoever reads it may be waited for."""
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def _observer(scan: "Scan", update: Callable[[int, int], None]) -> Callable[[int], None]:

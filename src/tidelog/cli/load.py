@@ -133,8 +133,9 @@ def _load_files(
     try:
         with interruptible() as ensure_wanted, _terminable(), progress("loading", ensure_wanted) as show:
             update = show(topic)
+            rows = (batch for file in files for batch in counted.of(file, read_table(file, form, csv_safe=csv_safe)))
             return load_table(
-                (batch for file in files for batch in counted.of(file, read_table(file, form, csv_safe=csv_safe))),
+                ensure_wanted.awaited(rows),
                 roots,
                 topic,
                 on_bytes=lambda size: update(size, max(size, total)),

@@ -13,9 +13,9 @@ import signal
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import click
 
@@ -24,6 +24,7 @@ from tidelog.visible import time_text as when
 from tidelog.visible import visible, visible_json
 
 __all__ = [
+    "Interruption",
     "TerminalSink",
     "aligned",
     "count",
@@ -40,6 +41,8 @@ __all__ = [
     "tell",
     "when",
 ]
+
+T = TypeVar("T")
 
 _WIDE = 200  # columns, where the answer goes to a file or a program
 _NARROW = 80  # columns that tables keep to there, if that costs no more than a column
@@ -265,28 +268,63 @@ def progress(
         yield show
 
 
+class Interruption:
+    """Ctrl-C, as a command has noted it. Call it where the work can be left in good order: there it is raised."""
+
+    def __init__(self) -> None:
+        self._is_heard = False
+        self._is_waiting = False
+
+    def note(self) -> None:
+        """Ctrl-C was pressed."""
+        self._is_heard = True
+        if self._is_waiting:
+            raise KeyboardInterrupt
+
+    def __call__(self) -> None:
+        if self._is_heard:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Inside, it is raised at once: the command waits for somebody, perhaps for ever, and can be left anywhere."""
+        self._is_waiting = True
+        try:
+            self()
+            yield
+        finally:
+            self._is_waiting = False
+
+    def awaited(self, items: Iterable[T]) -> Iterator[T]:
+        """The same items; each is waited for."""
+        source = iter(items)
+        while True:
+            with self.waiting():
+                try:
+                    item = next(source)
+                except StopIteration:
+                    return
+            yield item
+
+
 @contextmanager
-def interruptible() -> Iterator[Callable[[], None]]:
-    """Inside, Ctrl-C is noted, and raised by the function that is given, where the work can be left in good order.
+def interruptible() -> Iterator[Interruption]:
+    """Inside, Ctrl-C is noted, and raised by what is given, where the work can be left in good order.
 
     The second time it is raised at once.
     """
+    interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():
-        yield lambda: None
+        yield interruption
         return
     before = signal.getsignal(signal.SIGINT)
-    heard = []
 
     def note(number: int, frame: object) -> None:
-        heard.append(number)
         signal.signal(signal.SIGINT, before)
-
-    def ensure_wanted() -> None:
-        if heard:
-            raise KeyboardInterrupt
+        interruption.note()
 
     signal.signal(signal.SIGINT, noted(note))
     try:
-        yield ensure_wanted
+        yield interruption
     finally:
         signal.signal(signal.SIGINT, before)
