@@ -112,7 +112,7 @@ def test_no_file_gets_the_number_of_a_closed_stream(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", ["--help", "ls {root}"])
 def test_a_full_disk_below_standard_output_is_one_line(words: str, root: Path) -> None:
     done = in_shell(f"{sys.executable} -m tidelog {words.format(root=root)} >/dev/full")
-    assert (done.returncode, done.stderr) == (3, b"tidelog: standard output: No space left on device\n")
+    assert (done.returncode, done.stderr) == (3, b"tidelog: standard output: the disk is full\n")
     assert "3 something could not be read or written (a full disk, too)" in " ".join(cli_help().split())
 
 

@@ -368,7 +368,7 @@ def test_a_full_disk_is_a_storage_error() -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("the system has no /dev/full")
     file = LocalFile("/dev/full", os.open("/dev/full", os.O_RDWR))  # a file system opens no devices
-    with pytest.raises(StorageError, match="^/dev/full: No space left on device$"):
+    with pytest.raises(StorageError, match="^/dev/full: the disk is full$"):
         file.write_at(0, b"x")
 
 

@@ -551,7 +551,7 @@ def test_chosen_calls_fail_and_have_no_effect() -> None:
     disk.fail(calls={3})
     file = disk.open_write("/a")
     file.write_at(0, b"1")
-    with pytest.raises(StorageError, match="^/a: No space left on device$") as caught:
+    with pytest.raises(StorageError, match="^/a: the disk is full$") as caught:
         file.write_at(1, b"2")
     assert isinstance(caught.value.__cause__, OSError)
     file.write_at(2, b"3")

@@ -247,7 +247,7 @@ def test_a_journal_that_never_was_is_not_said_to_be_decided() -> None:
     before, order = found(disk), order_of(disk, OPTIONS)
     disk.fail(operation="make_directory", path=f"*{JOURNAL_ASIDE}", error="No space left on device")
     disk.fail(operation="sync_directory", path=ROOT, error="Input/output error")
-    with pytest.raises(StorageError, match="No space left on device$"):
+    with pytest.raises(StorageError, match="the disk is full$"):
         commit_order(disk, order)
     disk.heal()
     assert settle_root(ROOT, fs=disk, clock=ManualClock(NOW)) is None

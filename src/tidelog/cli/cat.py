@@ -1,6 +1,5 @@
 """`tidelog cat`: records as data."""
 
-import errno
 import io
 import os
 import sys
@@ -26,6 +25,7 @@ from tidelog.cli.records import (
     tell_of_unfinished,
 )
 from tidelog.errors import StorageError
+from tidelog.log.local_files import DISK_FULL, FULL
 from tidelog.visible import visible_json, visible_lines
 
 if TYPE_CHECKING:
@@ -205,8 +205,8 @@ def _target(path: str | None, form: str, force: bool, directories: tuple[str, ..
             finally:
                 sink.flush()  # what was read before an error is shown
         except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise StorageError("standard output: the disk is full; free space, or write to another one") from error
+            if error.errno in FULL:
+                raise StorageError(f"standard output: {DISK_FULL}; free space, or write to another one") from error
             raise
         return
     from tidelog.tables.new_file import ensure_outside, written_beside

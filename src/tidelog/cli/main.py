@@ -178,9 +178,11 @@ def _first_small(sentence: str) -> str:
 def _one_line(error: TidelogError | OSError) -> str:
     """The message without line ends. An error of the system names its file first, as ours do."""
     if isinstance(error, OSError) and error.strerror:
-        is_output = error.filename is None and error.errno == errno.ENOSPC  # disks of logs refuse with errors of ours
+        is_full = error.errno == errno.ENOSPC
+        is_output = error.filename is None and is_full  # disks of logs refuse with errors of ours
         place = "standard output" if is_output else error.filename
-        text = f"{place}: {error.strerror}" if place is not None else error.strerror
+        reason = "the disk is full" if is_full else error.strerror
+        text = f"{place}: {reason}" if place is not None else reason
     else:
         text = str(error) or type(error).__name__
     return re.sub(r"\s*\n\s*", " ", text).strip()

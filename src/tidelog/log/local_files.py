@@ -31,6 +31,8 @@ from tidelog.log.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, SEGME
 from tidelog.records.varint import Buffer
 
 __all__ = [
+    "DISK_FULL",
+    "FULL",
     "LocalFile",
     "LocalFileSystem",
     "LocalReadFile",
@@ -40,6 +42,9 @@ __all__ = [
     "own_as",
     "storage_error",
 ]
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL = "the disk is full"
 
 # Beside OSError: a path with a zero character or a lone surrogate is a ValueError, a position above 2^63 an
 # OverflowError. All three mean that the system cannot do it.
@@ -59,6 +64,8 @@ def storage_error(path: str, error: Exception) -> StorageError:
     >>> storage_error("/a/b", FileNotFoundError(2, "No such file or directory"))
     StorageError('/a/b: No such file or directory')
     """
+    if isinstance(error, OSError) and error.errno in FULL:
+        return StorageError(f"{path}: {DISK_FULL}")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return TooManyFilesError(f"{path}: {reason}")

@@ -15,7 +15,7 @@ import random
 import stat
 import uuid
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import TracebackType
 
 from tidelog.errors import InvalidRequestError, InvalidTopicError, LockedError, StorageError, TidelogError
@@ -94,6 +94,7 @@ class LoadRoot:
         self._journal: WriteJournal | None = None
         self._logs: dict[int, UnifiedLog] = {}
         self._owners = ExitStack()  # of the files in the directories of the logs
+        self._has_begun = False  # the journal is written, so anything may be changed
         self._is_marker_taken = False
         self._is_finished = False
 
@@ -200,6 +201,7 @@ class LoadRoot:
         for number in numbers:
             journal.partitions[self._place(number)] = self._note(number)
         write_journal(self._fs, self.path, journal)
+        self._has_begun = True
         self._take_marker()
         for number in numbers:
             if number not in self.there:
@@ -350,10 +352,7 @@ class LoadRoot:
             if not self._is_finished:
                 self._undo()
         except (TidelogError, KeyboardInterrupt) as second:
-            raise StorageError(
-                f"{_words(error)}; and what was loaded could not be taken back ({_words(second)}): "
-                f"run `tidelog recover {self.path}`; no broker starts there before"
-            ) from error
+            raise StorageError(f"{_words(error)}; and {self._left_over(_words(second))}") from error
         finally:
             self._leave()
 
@@ -362,8 +361,20 @@ class LoadRoot:
             log.release()
         self._owners.close()
         journal = self._known_journal()
-        if journal.partitions:
+        if self._has_begun or journal_path(self._fs, self.path) is not None:
             take_back(self._fs, self.path, journal, self.clock, self._on_notice)
+        elif journal.partitions:  # it could not be written, and nothing else was
+            with suppress(TidelogError):
+                self._fs.remove_directory(join(self.path, JOURNAL_ASIDE))
+
+    def _left_over(self, why: str) -> str:
+        """What is to be done about a load that could not be taken back."""
+        if journal_path(self._fs, self.path) is None:  # it was removed, and could not be written again
+            return f"it is open whether the rows are loaded ({why}): look before you load them again"
+        return (
+            f"what was loaded could not be taken back ({why}): run `tidelog recover {self.path}`; no broker starts "
+            "there before"
+        )
 
     def _leave(self) -> None:
         """Let others in without a trace, as a broker that stops; a root that was made in vain goes."""

@@ -1,6 +1,5 @@
 """A file that has its name once it is complete, on the disk or in an object store."""
 
-import errno
 import io
 import os
 import re
@@ -12,7 +11,7 @@ from typing import Any, BinaryIO
 
 from tidelog.errors import InvalidRequestError, StorageError
 from tidelog.log.guarded_paths import parent_directory, resolved_place
-from tidelog.log.local_files import storage_error
+from tidelog.log.local_files import DISK_FULL, FULL, storage_error
 from tidelog.view.addresses import is_address, local_path
 
 __all__ = ["ensure_free", "ensure_outside", "written_beside"]
@@ -47,8 +46,8 @@ def written_beside(path: str, *, force: bool = False) -> Iterator[BinaryIO]:
             yield sink
     except OSError as error:
         where = os.path.join(os.path.dirname(place), error.filename) if error.filename else path
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageError(f"{where}: the disk is full; free space, or write to another one") from error
+        if error.errno in FULL:
+            raise StorageError(f"{where}: {DISK_FULL}; free space, or write to another one") from error
         raise StorageError(f"{where}: {error.strerror or error}") from error
 
 

@@ -4,7 +4,6 @@ Any of them may be missing, but not all. Other columns that a scan gives (topic,
 log that is loaded gives its own; a column of any other name is refused, because it may be a typing error.
 """
 
-import errno
 import io
 import json
 import os
@@ -20,6 +19,7 @@ import pyarrow as pa
 from tidelog.columns.schema import ALL_COLUMNS, HEADERS_TYPE
 from tidelog.columns.soundness import ensure_sound_batch
 from tidelog.errors import InvalidRequestError, StorageError, TidelogError
+from tidelog.log.local_files import DISK_FULL, FULL
 from tidelog.tables.file_names import Format, format_of
 from tidelog.tables.spreadsheets import unsafe_cells
 from tidelog.tables.text import bytes_of_csv, bytes_of_json, headers_of_json
@@ -110,9 +110,9 @@ def _seekable(path: str) -> Iterator[str]:
         try:
             _keep(path, kept)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno in FULL:
                 where = f"{tempfile.gettempdir()}, where {path} is put aside to be read"
-                raise StorageError(f"{where}: the disk is full; TMPDIR names another one") from error
+                raise StorageError(f"{where}: {DISK_FULL}; TMPDIR names another one") from error
             raise
         yield kept.name
 

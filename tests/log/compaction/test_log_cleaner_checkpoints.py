@@ -117,7 +117,7 @@ def test_what_the_disk_refuses_fails_the_root_once_and_no_other(broker: Broker) 
     for _ in range(2):
         broker.cleaner.update_checkpoint(broker.root, add=(one.topic_partition, 4))
     [(root, error)] = broker.failures
-    assert (root, "No space left" in str(error)) == (broker.root, True)
+    assert (root, "the disk is full" in str(error)) == (broker.root, True)
     broker.disk.heal()
     broker.cleaner.update_checkpoint(broker.roots[1], add=(other.topic_partition, 4))
     assert broker.cleaner.first_dirty_offsets == {other.topic_partition: 4}

@@ -294,5 +294,5 @@ def test_a_lock_file_that_cannot_be_removed_keeps_nobody_out() -> None:
     root = LogRoot(disk, "/data")
     root.enter()
     disk.fail(operation="remove")
-    assert [str(error) for error in root.close(1)] == ["/data/.lock: No space left on device"]
+    assert [str(error) for error in root.close(1)] == ["/data/.lock: the disk is full"]
     LogRoot(disk, "/data").enter()
