@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping
@@ -10,6 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import tidelog
+from tests.golden.corpus import case
 from tests.log.logs import NOW
 from tests.spark.commits import commit_order, options_for, order_of, values
 from tidelog.columns import partition_for_keys
@@ -36,6 +39,7 @@ from tidelog.spark.staged_pieces import attempt_name, new_job, staged_directorie
 from tidelog.spark.staging import Staging, stage_rows
 from tidelog.spark.write_options import WriteOptions
 from tidelog.testing.disk import SimulatedFileSystem
+from tidelog.view.topic_configs import broker_log_dirs
 
 ROOT = "/data/kafka"
 KEYS = [b"%d" % number for number in range(200)]
@@ -353,6 +357,30 @@ def test_what_is_new_in_the_root_of_a_broker_is_told_once(
     disk.remove_directory(join(ROOT, "orders-1"))
     commit_order(disk, staged(disk, options_for(ROOT, is_only_log_dir=True)))
     assert caplog.text.count("the cluster of this broker may not know orders; ") == 1
+
+
+@pytest.mark.parametrize("is_only_log_dir", [False, True])
+def test_a_directory_of_a_broker_that_has_more_gets_no_new_partition(tmp_path: Path, is_only_log_dir: bool) -> None:
+    """Whatever the option says: the metadata log knows better, and the advice does not name the option."""
+    root = Path(shutil.copytree(case("kafka-4.3/9-metadata") / "image", tmp_path / "kraft"))
+    for path in [root, *root.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    [[registered]] = broker_log_dirs(tidelog.open(str(root))["__cluster_metadata", 0]).values()
+    meta = root / META_PROPERTIES
+    meta.write_text(meta.read_text().replace(registered, "tlGoldenCorpus43xxxxxA"))
+    options = options_for(str(root), topic="unheard", partitions=None, is_only_log_dir=is_only_log_dir)
+    fs = LocalFileSystem()
+    dealer = Dealer("unheard", shapes_of(look(options, fs=fs), "unheard", None), None, first=0)
+    job = new_job(random.Random())
+    staging = Staging(fs, options, attempt_name(job, random.Random()))
+    pieces = stage_rows([pa.RecordBatch.from_pydict(dict(FEW))], dealer, staging)
+    with pytest.raises(InvalidRequestError) as told:
+        commit_order(fs, Order(options, pieces, {"unheard": 1}, job))
+    assert str(told.value) == (
+        "broker 1 has 2 log directories by its metadata log, and 1 directory is named: unheard-0 may be in another "
+        "one; write with `tidelog load --config server.properties`"
+    )
+    assert not (root / "unheard-0").exists()
 
 
 def test_a_directory_of_a_broker_without_its_metadata_log_gets_no_new_partition(disk: SimulatedFileSystem) -> None:

@@ -7,7 +7,7 @@ from tidelog.errors import InvalidRequestError, InvalidTopicError
 from tidelog.spark.dealing import Dealer, TopicShape
 from tidelog.spark.jobs.load import _with_partitions
 from tidelog.spark.option_values import OptionValues
-from tidelog.spark.write_options import WriteOptions
+from tidelog.spark.write_options import WriteOptions, unwritten_words
 
 
 def rows(**columns: list[object]) -> pa.RecordBatch:
@@ -101,6 +101,16 @@ def test_one_option_gives_each_new_topic_its_own_number() -> None:
     }  # fmt: skip
     one = WriteOptions.of(OptionValues({**options, "topic": "orders"}), overwrite=False)
     assert (one.partitions, one.wanted) == (12, 12)
+    with pytest.raises(InvalidRequestError, match="partitions names .*orders, clicks.*, and the topic .* is order$"):
+        WriteOptions.of(OptionValues({**options, "topic": "order"}), overwrite=False)
     for wrong in ("{", "{}", '{"orders": 0}', '{"orders": "12"}', '{"orders": true}', "[12]", "twelve"):
         with pytest.raises(InvalidRequestError, match="partitions is a number"):
             WriteOptions.of(OptionValues({**options, "partitions": wrong}), overwrite=False)
+
+
+def test_topics_that_get_a_number_and_no_rows_are_named_with_the_nearest() -> None:
+    assert unwritten_words({"orders": 2}, ["orders", "other"]) is None
+    told = unwritten_words({"ordrs": 2, "zebra": 1, "other": 1}, ["orders", "other"])
+    assert told == (
+        "partitions names 'ordrs, zebra', and nothing was written there; the nearest topic that was written is orders"
+    )

@@ -1,6 +1,7 @@
 """The options of a write, understood: where to, which topic, and how its log is made."""
 
 import uuid
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from tidelog.columns import ColumnEncoder
@@ -14,15 +15,14 @@ from tidelog.spark.option_values import OptionValues, parsed_json, shown
 from tidelog.spark.places import Places
 from tidelog.tables.broker_dirs import BrokerDirs
 
-__all__ = ["WriteOptions", "ensure_writable_topic"]
+__all__ = ["WriteOptions", "ensure_writable_topic", "unwritten_words"]
 
 _NO_PATH = (
     "no path: name the log directory to write to, as in .save('/var/lib/kafka'), "
     "for a stream .start('/var/lib/kafka'), or .option('path', ...)"
 )
-_OTHER_DIRS = (
-    "write with `tidelog load --config server.properties`, or set the option onlyLogDir=true if the broker has no other"
-)
+_OTHER_DIRS = "write with `tidelog load --config server.properties`"
+_NO_OTHER_DIR = "or set the option onlyLogDir=true if the broker has no other"
 _BATCH_BYTES = 64 << 10
 _SIZES = ("segment.bytes", "index.interval.bytes", "max.message.bytes")
 _MINUTE_MS, _DAY_MS = 60_000, 86_400_000
@@ -55,6 +55,8 @@ class WriteOptions(NamedTuple):
         """What options say."""
         topic, topic_id = values.text("topic"), values.text("topicId")
         by_topic = _by_topic(values)
+        if topic is not None and by_topic and topic not in by_topic:
+            raise InvalidRequestError(f"partitions names {_named(by_topic)}, and the topic that is written is {topic}")
         default = LogConfig()
         sizes = {name: values.size(name, default=getattr(default, name.replace(".", "_"))) for name in _SIZES}
         options = cls(
@@ -96,7 +98,7 @@ class WriteOptions(NamedTuple):
 
     def broker_dirs(self, fs: ReadFileSystem) -> BrokerDirs:
         """The log directory, as the only one that this write knows of its broker."""
-        return BrokerDirs(fs, [self.root], are_all=self.is_only_log_dir, ways=_OTHER_DIRS)
+        return BrokerDirs(fs, [self.root], are_all=self.is_only_log_dir, ways=_OTHER_DIRS, no_other=_NO_OTHER_DIR)
 
     @property
     def config(self) -> LogConfig:
@@ -131,6 +133,23 @@ def _by_topic(values: OptionValues) -> dict[str, int]:
             f'partitions is a number, or one for each new topic as in {{"orders": 12, "clicks": 3}}, not {shown(text)}'
         )
     return found
+
+
+def unwritten_words(by_topic: Iterable[str], written: Collection[str]) -> str | None:
+    """A sentence about the topics that the option partitions names and that are not written; None if all are."""
+    names = [name for name in by_topic if name not in written]
+    if not names:
+        return None
+    from difflib import get_close_matches  # only for this sentence
+
+    nearest = get_close_matches(names[0], written, n=1)
+    return f"partitions names {_named(names)}, and nothing was written there" + (
+        f"; the nearest topic that was written is {nearest[0]}" if nearest else ""
+    )
+
+
+def _named(topics: Iterable[str]) -> str:
+    return shown(", ".join(topics))
 
 
 def _root_of(values: OptionValues) -> str:

@@ -30,7 +30,7 @@ from tidelog.spark.row_input import RowInput
 from tidelog.spark.staged_pieces import Piece, attempt_name, job_of_batch, new_job
 from tidelog.spark.staging import Staging, stage_rows
 from tidelog.spark.worker import prepare_worker
-from tidelog.spark.write_options import WriteOptions
+from tidelog.spark.write_options import WriteOptions, unwritten_words
 from tidelog.tables.assignment import known_sizes
 from tidelog.tables.stray_topics import stray_warning
 
@@ -126,7 +126,11 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Let all of it be there."""
-        commit(self._write.order(messages)._replace(job=self._write.job))
+        order = self._write.order(messages)
+        unwritten = unwritten_words(dict(self._write.options.partitions_by_topic), order.counts)
+        if unwritten is not None:  # a topic may have no rows today
+            _log.warning("%s", unwritten)
+        commit(order._replace(job=self._write.job))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Let nothing of it be there."""

@@ -26,16 +26,24 @@ NAME_ALL = "name all of them (--to DIR --to DIR, or --config server.properties)"
 class BrokerDirs:
     """The log directories that a write knows. `are_all`: somebody says that the broker has no others.
 
-    `ways` is what a person can do about directories that are missing.
+    `ways` is what a person can do about directories that are missing, and `no_other` how he can say that there are
+    none, which the metadata log overrules.
     """
 
     def __init__(
-        self, fs: ReadFileSystem, roots: Sequence[str], *, are_all: bool = False, ways: str = NAME_ALL
+        self,
+        fs: ReadFileSystem,
+        roots: Sequence[str],
+        *,
+        are_all: bool = False,
+        ways: str = NAME_ALL,
+        no_other: str | None = None,
     ) -> None:
         self._fs = fs
         self._roots = list(roots)
         self._are_all = are_all
         self._ways = ways
+        self._ways_unlisted = ways if no_other is None else f"{ways}, {no_other}"
         self._is_checked = False
 
     @property
@@ -69,7 +77,8 @@ class BrokerDirs:
         if not registered and not self._are_all:
             raise InvalidRequestError(
                 f"{known[0][0]} belongs to {'a broker' if node is None else f'broker {node}'}, and no metadata log "
-                f"here lists the log directories of that broker: {partition} may be in another one; {self._ways}"
+                f"here lists the log directories of that broker: {partition} may be in another one; "
+                f"{self._ways_unlisted}"
             )
 
     def _registered(self, node: int | None) -> Sequence[str]:
