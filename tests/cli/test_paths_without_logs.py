@@ -90,3 +90,28 @@ def test_a_new_disk_of_a_broker_is_passed_over(place: Path, words: str) -> None:
     config.write_text(f"log.dirs={place}/empty\n")
     done = CliRunner().invoke(cli, [*words.split(), "--config", str(config)])
     assert done.exit_code == (1 if words == "fsck" else 2), "fsck says whether a broker would start there"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ls", "ADDRESS"),
+        ("cat", "ADDRESS", "--topic", "t"),
+        ("fsck", "ADDRESS"),
+        ("diff", "ADDRESS", "ADDRESS"),
+        ("load", "ADDRESS", "--topic", "t", "--to", "ROOT/new", "--format", "csv"),
+        ("export", "ROOT", "--topic", "orders", "--to", "ADDRESS", "--format", "csv"),
+        ("cat", "ROOT", "--topic", "orders", "--out", "ADDRESS"),
+        ("spark", "verify", "ADDRESS"),
+    ],
+)
+@pytest.mark.parametrize("address", ["s3://", "gs://", "s3a:///logs/"])
+def test_an_address_without_a_bucket_is_rejected_as_it_was_typed(
+    tmp_path: Path, command: tuple[str, ...], address: str
+) -> None:
+    write(tmp_path, "orders", 0, [record(0)])
+    words = [word.replace("ADDRESS", address).replace("ROOT", str(tmp_path)) for word in command]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 2, done.output
+    scheme = address.partition(":")[0]
+    assert done.stderr == f"tidelog: {address} names no bucket: an address is written {scheme}://bucket/path\n"

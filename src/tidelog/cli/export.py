@@ -175,7 +175,7 @@ def _targets(
     """The format, and the files to be written, each with the partitions that go into it; None for all."""
     from tidelog.log.local_files import LocalFileSystem
     from tidelog.tables.file_names import format_of
-    from tidelog.view.addresses import is_address, local_path
+    from tidelog.view.addresses import ensure_bucket, is_address, local_path
 
     target = target if is_address(target) else local_path(target)
     if not target.endswith("/") and (is_address(target) or not os.path.isdir(target)):
@@ -183,7 +183,9 @@ def _targets(
     if form is None:
         raise click.UsageError("say which format the files in a directory are to have: --format parquet")
     numbers = partitions or tuple(part.partition for part in logs[topic])
-    if not is_address(target):
+    if is_address(target):
+        ensure_bucket(target)  # before the name of a file is taken for one
+    else:
         LocalFileSystem().make_directory(target)
     return form, {  # type: ignore[return-value]
         os.path.join(target, f"{topic}-{number}.{form}"): (number,) for number in dict.fromkeys(numbers)

@@ -12,11 +12,12 @@ from tidelog.errors import InvalidRequestError
 if TYPE_CHECKING:
     from tidelog.log.files import ReadFileSystem
 
-__all__ = ["ensure_no_address", "ensure_spelled", "file_system_of", "is_address", "local_path"]
+__all__ = ["ensure_bucket", "ensure_no_address", "ensure_spelled", "file_system_of", "is_address", "local_path"]
 
 _MISSPELLED = re.compile(
     r"(s3[an]?|gs|gcs|abfss?|az|adl|wasbs?|hdfs|viewfs|dbfs|oss|https?|ftp|file):(?!//)", re.IGNORECASE
 )
+_STORES = ("s3", "s3a", "gs", "gcs")
 
 
 def is_address(path: str) -> bool:
@@ -35,6 +36,18 @@ def ensure_spelled(path: str) -> None:
     if found:
         scheme = found[1]
         raise InvalidRequestError(f"{path}: an address is written {scheme}://…, and a path on this disk ./{scheme}:…")
+
+
+def ensure_bucket(address: str) -> None:
+    """Raise if an address of an object store names no bucket.
+
+    >>> ensure_bucket("s3://")
+    Traceback (most recent call last):
+    tidelog.errors.InvalidRequestError: s3:// names no bucket: an address is written s3://bucket/path
+    """
+    scheme, _, rest = address.partition("://")
+    if scheme in _STORES and (not rest or rest.startswith("/")):
+        raise InvalidRequestError(f"{address} names no bucket: an address is written {scheme}://bucket/path")
 
 
 def local_path(path: str) -> str:

@@ -21,6 +21,7 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, GcsFileSyst
 from tidelog.errors import InvalidRequestError, StorageError
 from tidelog.log.files import FileStat, ReadFile, parent_of
 from tidelog.log.local_files import storage_error
+from tidelog.view.addresses import ensure_bucket
 from tidelog.view.files import ReadOnlyFiles, ViewFiles
 
 __all__ = ["RemoteFiles", "files_at", "read_address", "write_address"]
@@ -58,6 +59,7 @@ def _local_path(address: str, rest: str) -> str:
 
 
 def _connected(scheme: str, address: str, options: dict[str, Any]) -> FileSystem:
+    ensure_bucket(address)
     try:
         if scheme in ("s3", "s3a"):
             return S3FileSystem(**options) if options else FileSystem.from_uri(address.replace("s3a:", "s3:", 1))[0]
