@@ -1,5 +1,6 @@
 """`tidelog export`: a topic as files."""
 
+import gzip
 import json
 import os
 import signal
@@ -312,3 +313,23 @@ def test_a_new_broker_that_has_noted_no_log_start_yet_is_nothing_to_tell(root: P
     (root / "recovery-point-offset-checkpoint").touch()
     done = CliRunner().invoke(cli, ["cat", str(root), "--topic", "orders"])
     assert (done.exit_code, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["rows.csv.gz", "rows.jsonl.ZST", "rows.gz"])
+@pytest.mark.parametrize("form", [(), ("csv",)])
+def test_a_name_that_says_compressed_is_rejected(root: Path, tmp_path: Path, name: str, form: tuple[str, ...]) -> None:
+    target = str(tmp_path / name)
+    commands = [
+        ["export", str(root), "--topic", "orders", "--to", target, *(("--format", *form) if form else ())],
+        ["cat", str(root), "--topic", "orders", "--out", target, *(("-o", *form) if form else ())],
+    ]
+    for command in commands:
+        done = CliRunner().invoke(cli, command)
+        assert done.exit_code == 2
+        assert f"{name}: files are neither compressed nor decompressed; pipe them through " in done.stderr
+        assert not Path(target).exists()
+    Path(target).write_bytes(gzip.compress(b"key,value\na,b\n"))
+    options = ("--to", f"{tmp_path}/new", "--topic", "t", *(("--format", *form) if form else ()))
+    done = CliRunner().invoke(cli, ["load", target, *options])
+    assert done.exit_code == 2
+    assert f"{name}: files are neither compressed nor decompressed; pipe them through " in done.stderr

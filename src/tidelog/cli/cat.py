@@ -90,8 +90,11 @@ def cat(
     """
     import tidelog
     from tidelog.log.clock import SystemClock
+    from tidelog.tables.file_names import ensure_uncompressed
     from tidelog.tables.uncommitted import UncommittedRows
 
+    if target is not None:
+        ensure_uncompressed(target)
     form = form or _form_of(target)
     ensure_csv(form, csv_safe)
     if target is None and form in _BINARY_FORMS and sys.stdout.isatty():

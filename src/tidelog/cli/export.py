@@ -174,11 +174,12 @@ def _targets(
 ) -> "tuple[Format, dict[str, tuple[int, ...] | None]]":
     """The format, and the files to be written, each with the partitions that go into it; None for all."""
     from tidelog.log.local_files import LocalFileSystem
-    from tidelog.tables.file_names import format_of
+    from tidelog.tables.file_names import ensure_uncompressed, format_of
     from tidelog.view.addresses import ensure_bucket, is_address, local_path
 
     target = target if is_address(target) else local_path(target)
     if not target.endswith("/") and (is_address(target) or not os.path.isdir(target)):
+        ensure_uncompressed(target)
         return form or format_of(target), {target: partitions or None}  # type: ignore[return-value]
     if form is None:
         raise click.UsageError("say which format the files in a directory are to have: --format parquet")

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from tidelog.errors import InvalidRequestError
 
-__all__ = ["FORMATS", "SUFFIXES", "Format", "format_of"]
+__all__ = ["FORMATS", "SUFFIXES", "Format", "ensure_uncompressed", "format_of"]
 
 Format = Literal["parquet", "csv", "jsonl", "arrow"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -19,6 +19,19 @@ SUFFIXES: dict[str, Format] = {
     ".arrows": "arrow",
     ".feather": "arrow",
 }
+_TOOLS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz", ".lz4": "lz4"}
+
+
+def ensure_uncompressed(path: str) -> None:
+    """Raise if the name of a file says that all of it is compressed, which no file here is.
+
+    >>> ensure_uncompressed("t.csv.gz")
+    Traceback (most recent call last):
+    tidelog.errors.InvalidRequestError: t.csv.gz: files are neither compressed nor decompressed; pipe them through gzip
+    """
+    tool = _TOOLS.get(os.path.splitext(path)[1].lower())
+    if tool is not None:
+        raise InvalidRequestError(f"{path}: files are neither compressed nor decompressed; pipe them through {tool}")
 
 
 def format_of(path: str) -> Format:
@@ -27,6 +40,7 @@ def format_of(path: str) -> Format:
     >>> format_of("orders.parquet"), format_of("/backup/orders-0.ndjson")
     ('parquet', 'jsonl')
     """
+    ensure_uncompressed(path)
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in SUFFIXES:
         raise InvalidRequestError(f"{path}: its name does not show the format; name one of {', '.join(FORMATS)}")

@@ -20,7 +20,7 @@ from tidelog.columns.schema import ALL_COLUMNS, HEADERS_TYPE
 from tidelog.columns.soundness import ensure_sound_batch
 from tidelog.errors import InvalidRequestError, StorageError, TidelogError
 from tidelog.log.local_files import DISK_FULL, FULL
-from tidelog.tables.file_names import Format, format_of
+from tidelog.tables.file_names import Format, ensure_uncompressed, format_of
 from tidelog.tables.spreadsheets import unsafe_cells
 from tidelog.tables.text import bytes_of_csv, bytes_of_json, headers_of_json
 from tidelog.view.addresses import is_address, local_path
@@ -82,6 +82,7 @@ def read_table(path: str, format: Format | None = None, *, csv_safe: bool = Fals
     }
     if path == STANDARD_INPUT and format is None:
         raise InvalidRequestError("standard input has no name that tells its format: --format does")
+    ensure_uncompressed(path)
     read = readers[format or format_of(path)]
     try:
         with _seekable(path) as place:
