@@ -47,6 +47,33 @@ def test_a_question_has_an_answer_or_an_error_of_ours(name: str) -> None:
             ask(value)
 
 
+def test_a_flag_that_is_text_or_a_number_is_rejected_in_words() -> None:
+    """The text "false" is true to Python."""
+    logs = tidelog.open(IMAGE)
+    part = logs["txn-multi", 0]
+    asked: dict[str, list[Callable[[Any], object]]] = {
+        "committed": [
+            lambda value: logs.scan("txn-multi", committed=value),
+            lambda value: list(part.read(committed=value)),
+            lambda value: list(part.batches(committed=value)),
+            lambda value: part.offset_for_time(0, committed=value),
+            lambda value: part.explain(offset=0, committed=value),
+        ],
+        "verify": [
+            lambda value: logs.scan("txn-multi", verify=value),
+            lambda value: list(part.read(verify=value)),
+            lambda value: list(part.batches(verify=value)),
+        ],
+    }
+    for name, questions in asked.items():
+        for ask in questions:
+            for value in ("false", 0, 1, None, "read_committed", []):
+                with pytest.raises(InvalidRequestError, match=f"{name} is True or False, not "):
+                    ask(value)
+            for right in (True, False):
+                ask(right)
+
+
 def test_a_key_that_is_a_number_is_rejected_in_words() -> None:
     with pytest.raises(InvalidRequestError, match="a key is bytes or text, not 5"):
         tidelog.open(IMAGE).scan("txn-multi", key=5)  # type: ignore[arg-type]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tidelog.view.explain import Explanation
     from tidelog.view.scan import Scan, ScanOptions
 
-__all__ = ["EndBound", "PartitionView"]
+__all__ = ["EndBound", "PartitionView", "ensure_flag"]
 
 EndBound = Literal["logEnd", "highWatermark"]
 
@@ -224,6 +224,7 @@ class PartitionView:
 
     def limit_of(self, *, committed: bool = False, end_bound: EndBound = "logEnd") -> int:
         """The first offset that a reader may not see. With `committed` no open transaction lies before it."""
+        ensure_flag(committed, "committed")
         if end_bound not in ("logEnd", "highWatermark"):
             raise InvalidRequestError(f"{end_bound!r} is no end of a log; there are 'logEnd' and 'highWatermark'")
         limit = self.log_end_offset if end_bound == "logEnd" else self.high_watermark
@@ -311,6 +312,7 @@ class PartitionView:
         verify: bool = True,
     ) -> Iterator[Batch]:
         """The batches that hold a range of offsets, in order, whole; those of markers too, unless `committed`."""
+        ensure_flag(verify, "verify")
         self.ensure_copies_agree()
         first, limit = self._range(from_offset, to_offset, self.limit_of(committed=committed, end_bound=end_bound))
         batches = batches_between(self.look, self.take_look, first, limit, verify=verify)
@@ -408,3 +410,9 @@ class PartitionView:
         from tidelog.view.scan import Scan
 
         return Scan.of(lambda: (self.refresh(),), **options)
+
+
+def ensure_flag(value: object, name: str) -> None:
+    """Raise InvalidRequestError for what is no flag: to Python the text "false" is true."""
+    if not isinstance(value, bool):
+        raise InvalidRequestError(f"{name} is True or False, not {value!r}")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tidelog.errors import CorruptionError, InvalidRequestError
 from tidelog.log.names import TopicPartition
 from tidelog.view.lost_segments import LostSegment
-from tidelog.view.partition import EndBound, PartitionView
+from tidelog.view.partition import EndBound, PartitionView, ensure_flag
 
 __all__ = ["Offsets", "Request", "RowChoice", "Time", "time_ms"]
 
@@ -102,6 +102,7 @@ class Request:
             committed: leave out transactions that were aborted, or are open.
             end_bound: read to the log's end, or only up to the high watermark.
         """
+        ensure_flag(committed, "committed")
         if end_bound not in ("logEnd", "highWatermark"):
             raise InvalidRequestError(f"end_bound {end_bound!r}, known are 'logEnd' and 'highWatermark'")
         if key_partitions is not None and key is None:

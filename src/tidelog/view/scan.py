@@ -23,7 +23,7 @@ import pyarrow as pa
 from tidelog.columns.schema import TimestampUnit
 from tidelog.errors import InvalidRequestError, TidelogError
 from tidelog.view.files import ViewFiles
-from tidelog.view.partition import EndBound, PartitionView
+from tidelog.view.partition import EndBound, PartitionView, ensure_flag
 from tidelog.view.pieces import OnCorruption, Piece, count_piece, read_piece, scan_schema
 from tidelog.view.pruning import plan, unverified_tail
 from tidelog.view.request import Offsets, Request, Time
@@ -117,6 +117,7 @@ class Scan:
             wishes: which records, in the arguments of `Request.of`: `from_offset`, `to_time`, `key`, `committed` ...
         """
         _ensure_known(wishes)
+        ensure_flag(verify, "verify")
         return cls(
             look, Request.of(**wishes), columns=columns, verify=verify, timestamp_unit=timestamp_unit,
             on_corruption=on_corruption, threads=threads,
