@@ -439,3 +439,16 @@ def test_no_reader_believes_a_first_offset_that_cannot_be(tmp_path: Path, name: 
                 faults.append(f"batch {place} with first offset {value}: {fault}")
         path.write_bytes(whole)
     assert not faults
+
+
+def test_the_batch_with_the_damaged_offset_is_named_and_those_before_it_are_given(tmp_path: Path) -> None:
+    """One that begins where the batch before it ends is right."""
+    directory = tmp_path / "topic-0"
+    directory.mkdir()
+    batches = [bytearray(batch(records_from(3 * number, 3), base_offset=3 * number)) for number in range(6)]
+    batches[3][:8] = (8).to_bytes(8, "big")
+    (directory / file_name(0, ".log")).write_bytes(b"".join(batches))
+    given: list[int] = []
+    with pytest.raises(CorruptionError, match=f"position {sum(map(len, batches[:3]))}: "):
+        given.extend(record.offset for record in view(directory).read())
+    assert given == list(range(9))

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.log.logs import a_log, all_replicated, batch, fill, lead
-from tidelog.errors import SegmentGoneError, StorageError
+import tidelog
+from tests.log.logs import NOW, a_log, all_replicated, batch, fill, lead
+from tidelog.errors import CorruptRecordError, SegmentGoneError, StorageError, TidelogError
 from tidelog.log import UnifiedLog
+from tidelog.records import NewRecord, build_message_set, read_batches
+from tidelog.records.compression import Codec
 from tidelog.view.files import ReadOnlyFiles
 from tidelog.view.look import looking_again, take_look
 from tidelog.view.partition import PartitionView
@@ -101,6 +104,49 @@ def test_a_segment_on_top_of_old_ones_that_were_not_removed_gives_no_record_twic
     assert [(stretch.segment.base_offset, stretch.first_offset) for stretch in stretches] == [(0, 0), (6, 6)]
 
 
+def test_a_time_is_found_in_a_segment_on_top_of_old_ones(directory: Path) -> None:
+    data = [bytes(batch([NewRecord(None, b"v", NOW + offset)], base_offset=offset)) for offset in range(6)]
+    (directory / name(0)).write_bytes(b"".join(data))
+    (directory / name(3)).write_bytes(b"".join(data[3:]))
+    found = PartitionView.at(ReadOnlyFiles(), str(directory)).offset_for_time(NOW + 5)
+    assert found is not None
+    assert found.offset == 5
+
+
+def test_old_entries_that_wrap_records_which_compaction_removed_give_none_twice(tmp_path: Path) -> None:
+    """The offset of such an entry is that of its last record, so compaction changes it."""
+    directory = tmp_path / "topic-0"
+    directory.mkdir()
+
+    def wrapper(*offsets: int) -> bytes:
+        records = [NewRecord(b"key %d" % offset, b"value", NOW + offset) for offset in offsets]
+        return bytes(build_message_set(1, records, base_offset=offsets[0], codec=Codec.GZIP))
+
+    (directory / name(0)).write_bytes(wrapper(0, 1) + wrapper(2, 3) + wrapper(4))
+    (directory / name(2)).write_bytes(wrapper(2, 3) + wrapper(4, 5))
+    (directory / name(6)).write_bytes(wrapper(6, 7))
+    assert offsets(directory) == list(range(8))
+    assert tidelog.open(tmp_path).scan().to_table()["offset"].to_pylist() == list(range(8))
+
+
+@pytest.mark.parametrize("damaged", [50, 1])
+def test_a_swap_with_a_damaged_offset_takes_no_other_segment_along(directory: Path, damaged: int) -> None:
+    new_segment(directory, 0, [0, 2, 5], ".swap")
+    swap = directory / name(0, ".log.swap")
+    *others, last = [bytes(batch.buffer) for batch in read_batches(swap.read_bytes())]
+    swap.write_bytes(b"".join([*others, damaged.to_bytes(8, "big"), last[8:]]))
+    assert bases(directory)[-1] == 6
+    with pytest.raises(CorruptRecordError):
+        offsets(directory)
+    scan = tidelog.open(directory.parent).scan(on_corruption="skip")
+    found = scan.to_table()["offset"].to_pylist()
+    assert (found, bool(scan.notices)) == (([0, 2, 6, 7], True) if damaged == 50 else ([0, 2, 3, 4, 5, 6, 7], False))
+    with UnifiedLog.open(directory, clean_shutdown=True, lock=False) as log:  # Kafka would remove the active segment
+        assert [record.offset for record in log.records(6)] == [6, 7]
+        with pytest.raises(TidelogError):  # and nobody reads the same offsets for ever
+            list(log.records())
+
+
 def test_files_that_are_no_segments_are_passed_over(directory: Path) -> None:
     for other in ("notes.txt", "00000000000000000003.log.deleted", "00000000000000000099.snapshot", "x.log", "7.log"):
         (directory / other).write_bytes(b"")
@@ -183,3 +229,23 @@ def test_a_directory_that_never_holds_still_is_given_up() -> None:
 
     with pytest.raises(StorageError, match="orders-0 changes faster than it can be read: read a copy"):
         looking_again(question, lambda: None, "orders-0")
+
+
+def test_what_seems_damaged_is_damage_if_a_second_look_finds_the_same() -> None:
+    looks: list[int] = []
+
+    def asked(*answers: str) -> str:
+        left = iter(answers)
+
+        def question() -> str:
+            answer = next(left)
+            if answer.startswith("!"):
+                raise CorruptRecordError(answer)
+            return answer
+
+        return looking_again(question, lambda: looks.append(1), "here")
+
+    assert asked("!cut at 5", "!cut at 7", "sound") == "sound"
+    assert len(looks) == 2
+    with pytest.raises(CorruptRecordError, match="cut at 5"):
+        asked("!cut at 5", "!cut at 5", "sound")

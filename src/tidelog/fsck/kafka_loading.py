@@ -19,6 +19,7 @@ from tidelog.log.batch_windows import BatchWindow
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.config import LogConfig
 from tidelog.log.files import join
+from tidelog.log.leftovers import settle_leftovers
 from tidelog.log.loader import LogLoader, Steps
 from tidelog.log.names import (
     CLEANED,
@@ -152,6 +153,9 @@ class _KafkaLoader(LogLoader):
         bytes_cut = yield from super()._recover_segment(segment, following)
         self._ensure_indexes_fit(segment)
         return bytes_cut
+
+    def _settle_leftovers(self) -> None:
+        settle_leftovers(self._fs, self._directory, self._open_segment, like_kafka=True)
 
     def _end_of(self, segment: LogSegment) -> int:
         """Kafka looks for the last offset of the index from its position on: if no batch has it, the segment is empty.

@@ -5,6 +5,9 @@
                later base offset, which would be a part of that output
     .swap      committed output: the old segments it replaces go, then it takes its final name
 
+How far a swap reaches is the word of its last offset, which is under no checksum. So the active segment, which no
+compaction replaces, stays whatever it says; Kafka removes it.
+
 Kafka: LogLoader.load, the first half.
 """
 
@@ -18,7 +21,9 @@ from tidelog.log.segment import LogSegment
 __all__ = ["settle_leftovers"]
 
 
-def settle_leftovers(fs: FileSystem, directory: str, open_segment: Callable[[int, str], LogSegment]) -> None:
+def settle_leftovers(
+    fs: FileSystem, directory: str, open_segment: Callable[[int, str], LogSegment], *, like_kafka: bool = False
+) -> None:
     """Remove or complete what a crash has left in a partition directory."""
     names = [name for name in fs.list(directory) if not _is_directory(fs, join(directory, name))]
     for name in names:
@@ -36,11 +41,11 @@ def settle_leftovers(fs: FileSystem, directory: str, open_segment: Callable[[int
     for name in cleaned:
         fs.remove(join(directory, name))
     if swaps:
-        _complete_swaps(fs, directory, swaps, open_segment)
+        _complete_swaps(fs, directory, swaps, open_segment, like_kafka)
 
 
 def _complete_swaps(
-    fs: FileSystem, directory: str, swaps: list[str], open_segment: Callable[[int, str], LogSegment]
+    fs: FileSystem, directory: str, swaps: list[str], open_segment: Callable[[int, str], LogSegment], like_kafka: bool
 ) -> None:
     """Remove the segments that the swapped ones replace, and rename."""
     logs = [open_segment(offset_of(name), SWAP) for name in swaps if name.endswith(LOG_SUFFIX + SWAP)]
@@ -49,7 +54,11 @@ def _complete_swaps(
         high = max(segment.next_offset() for segment in logs)
         for segment in logs:
             segment.release()
-        for name in fs.list(directory):
+        names = fs.list(directory)
+        active = max((_offset_or_none(name) for name in names if name.endswith(LOG_SUFFIX)), default=-1)
+        if not like_kafka and active > max(segment.base_offset for segment in logs):
+            high = min(high, active)
+        for name in names:
             is_replaced = not name.endswith(SWAP) and low <= _offset_or_none(name) < high
             # An index that looking for the end has created holds nothing; without one the segment is recovered.
             if is_replaced or (name.endswith(SWAP) and name not in swaps):

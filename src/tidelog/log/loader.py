@@ -232,7 +232,7 @@ class LogLoader:
     def _load_segments(self) -> Steps:
         names = self._names
         if any(name.endswith((DELETED, CLEANED, SWAP)) for name in names):
-            settle_leftovers(self._fs, self._directory, self._open_segment)
+            self._settle_leftovers()
             names = self._fs.list(self._directory)
         while True:
             self.segments.clear()
@@ -400,6 +400,9 @@ class LogLoader:
             return log_end, log_end
         log_end = self._end_of(self.segments.active) if log_end is None else log_end
         return log_end, min(self._recovery_point, log_end)
+
+    def _settle_leftovers(self) -> None:
+        settle_leftovers(self._fs, self._directory, self._open_segment)
 
     def _end_of(self, segment: LogSegment) -> int:
         """The offset after the last batch of a segment."""

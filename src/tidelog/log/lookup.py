@@ -205,7 +205,7 @@ class SegmentLookup:
         return self.headers_from(target)
 
     def headers_from(self, target: int) -> Iterator[BatchInfo]:
-        """The same for a caller that does not go by their offsets."""
+        """The same, in whatever order their offsets are."""
         try:
             entry = self._index.lookup(target)
         except CorruptIndexError as error:

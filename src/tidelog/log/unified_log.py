@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from tidelog.errors import (
+    CorruptRecordError,
     InconsistentTopicIdError,
     InvalidRequestError,
     LogClosedError,
@@ -431,6 +432,9 @@ class UnifiedLog:
             for batch in committed_batches(batches, aborted):
                 yield from (record for record in batch.records() if record.offset >= first)
             offset = batches[-1].next_offset
+            if offset <= first:  # it would be read again and again
+                what = f"offset {first - 1} is followed by {offset - 1}"
+                raise CorruptRecordError(f"{self.directory}: {what}; `tidelog fsck` tells what can be saved")
 
     def limit_offset(self, isolation: Isolation) -> int:
         """The first offset that a reader may not see."""

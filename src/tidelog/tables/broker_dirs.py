@@ -26,7 +26,7 @@ NAME_ALL = "name all of them (--to DIR --to DIR, or --config server.properties)"
 class BrokerDirs:
     """The log directories that a write knows. `are_all`: somebody says that the broker has no others.
 
-    `ways` is what a person can do about directories that are missing, and `no_other` how he can say that there are
+    `ways` is what a person can do about directories that are missing, and `no_other` the way to say that there are
     none, which the metadata log overrules.
     """
 

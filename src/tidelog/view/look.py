@@ -9,6 +9,8 @@ What lies there is understood as a broker would that starts on it (log/leftovers
     .cleaned   is no part of it yet; with it goes every .swap of the same or a later base offset
     .swap      is a part of the log, and the plain segments whose base offsets it covers are not: some of them may be
                gone already. So no record is there twice, and none is missing, at whichever moment of a swap one looks.
+               What it covers is the word of its last offset, which may be damaged: the active segment is never
+               replaced, and a swap whose end cannot be told covers its own base offset only.
 """
 
 from bisect import bisect_right
@@ -69,11 +71,21 @@ class Look:
 
 
 def looking_again(question: Callable[[], Answer], look_again: Callable[[], object], path: str) -> Answer:
-    """The answer to a question about segments; where one of them goes away under it, it is asked after another look."""
+    """The answer to a question about segments; where one of them goes away under it, it is asked after another look.
+
+    So it is where something seems damaged: a log may have been compacted, or cut, while it was read. What is wrong
+    twice in the same way is damage.
+    """
+    doubt = ""
     for _ in range(_MOST_LOOKS):
         try:
             return question()
         except SegmentGoneError:
+            look_again()
+        except CorruptionError as error:
+            if doubt == str(error):
+                raise
+            doubt = str(error)
             look_again()
     raise StorageError(f"{path} changes faster than it can be read: read a copy")
 
@@ -131,12 +143,27 @@ def _settled(
     new = {base: names for base, names in swapped.items() if LOG_SUFFIX in names}
     if new:
         low = min(new)
-        high = max(SegmentView(files, directory, base, names).next_offset for base, names in new.items())
-        logs = {base: names for base, names in logs.items() if not low <= base < high}
+        high = max(_end_of(SegmentView(files, directory, base, names)) for base, names in new.items())
+        active = max(logs, default=low)
+        logs = {
+            base: names
+            for base, names in logs.items()
+            if not low <= base < high or (base == active and base > max(new))
+        }
     for base, names in swapped.items():  # the log has its final name, an index may not have it yet
         if base in logs:
             logs[base] = logs[base] | names
     return logs | new
+
+
+def _end_of(segment: SegmentView) -> int:
+    """The offset behind a segment; if it is damaged, whoever reads it says so."""
+    try:
+        return segment.next_offset
+    except SegmentGoneError:
+        raise
+    except CorruptionError:
+        return segment.base_offset + 1
 
 
 def _snapshots_of(names: Iterable[str]) -> Iterable[int]:

@@ -9,7 +9,7 @@ The batch that the walk begins with has none before it. It is believed if the in
 offset, which is what Kafka stores; otherwise the walk begins one entry earlier, and so meets it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
@@ -63,9 +63,12 @@ class OffsetOrder:
         self.before = batch
 
     def _overlap(self, before: BatchInfo, batch: BatchInfo) -> Fault:
-        """The one before is named if it reaches over the other, or leaves a gap in which the other lies."""
-        is_gap = self._reached < before.base_offset and self._reached <= batch.base_offset
-        if is_gap or before.base_offset < batch.base_offset:
+        """The one before is named if it would have room in the gap that is before it, or if it has fewer records than
+        offsets: a header that was not read with its checksum may be wrong in that, too."""
+        count = before.last_offset - before.base_offset + 1
+        has_room = self._reached < before.base_offset and self._reached + count <= batch.base_offset
+        is_doubtful = before.base_offset < batch.base_offset and before.records_count != count
+        if has_room or is_doubtful:
             return Fault(before.position, f"offset {before.last_offset} before {batch.base_offset}")
         return Fault(batch.position, f"offset {batch.base_offset} behind {before.last_offset}")
 
@@ -74,6 +77,7 @@ class OrderedReader(SegmentReader):
     """A segment whose lookups watch the order of offsets."""
 
     limit_offset: int | None = None  # the base offset of the next segment, where that is known
+    may_reach_over: Callable[[], bool] = staticmethod(lambda: False)  # whether that one is old, and this one compacted
 
     def lookup(self, trace: list[Step] | None = None) -> "OrderedLookup":
         """Lookups in the segment as it is now."""
@@ -87,7 +91,8 @@ class OrderedReader(SegmentReader):
     ) -> TimestampAndOffset | None:
         """The first record at or after `target_ms` and not below `first_offset`."""
         found = super().find_time(target_ms, first_offset, trace)
-        if found is not None and self.limit_offset is not None and found.offset >= self.limit_offset:
+        is_over = found is not None and self.limit_offset is not None and found.offset >= self.limit_offset
+        if found is not None and is_over and not self.may_reach_over():
             raise CorruptRecordError(
                 f"{self.log.path} holds offset {found.offset}, and the next segment begins with {self.limit_offset}"
             )
@@ -104,7 +109,7 @@ class OrderedLookup(SegmentLookup):
         return self._in_order(self.headers_from(target))
 
     def headers_from(self, target: int) -> Iterator[BatchInfo]:
-        """The same in whatever order they are. One that an index entry does not know has one before it."""
+        """The same, in whatever order they are. One that an index entry does not know has one before it."""
         self._met: list[OffsetPosition] = []
         headers = super().headers_from(target)
         if not self._met:

@@ -335,6 +335,7 @@ class PartitionView:
         for batch in self.batches(first, limit, committed=committed, end_bound=end_bound, verify=verify):
             if not batch.is_control:
                 yield from (record for record in batch.records() if first <= record.offset < limit)
+            first = max(first, batch.next_offset)  # an old segment may wrap a record again that was given
 
     def _range(self, from_offset: int | None, to_offset: int | None, limit: int) -> tuple[int, int]:
         """A range of offsets, cut to what there is."""

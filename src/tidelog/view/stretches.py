@@ -19,7 +19,14 @@ from tidelog.view.look import Look
 from tidelog.view.ordered_lookup import Fault, OffsetOrder
 from tidelog.view.segment import ADVICE, SegmentEnd, SegmentView, with_advice
 
-__all__ = ["MisplacedSegmentError", "Stretch", "batches_between", "reaches_over", "stretches_between"]
+__all__ = [
+    "MisplacedSegmentError",
+    "Stretch",
+    "batches_between",
+    "lies_on_old_ones",
+    "reaches_over",
+    "stretches_between",
+]
 
 TakeLook = Callable[[], Look]
 
@@ -86,12 +93,15 @@ def _ensure_in_place(look: Look, segment: SegmentView, reader: SegmentReader, en
         )
         if first is not None and first.base_offset >= following.base_offset:
             raise MisplacedSegmentError(f"{what} and none of its own: the next segment {begins}")
-        if not _lies_on_old_ones(look, reader, end):
+        if not lies_on_old_ones(look, reader, end):
             raise CorruptRecordError(f"{what}: the next segment {begins}")
 
 
-def _lies_on_old_ones(look: Look, reader: SegmentReader, end: SegmentEnd) -> bool:
-    """Whether the records of the last batch of a segment are those of the old one whose name lets expect them."""
+def lies_on_old_ones(look: Look, reader: SegmentReader, end: SegmentEnd) -> bool:
+    """Whether the records of the last batch of a segment are those of the old one whose name lets expect them.
+
+    Compaction changes the offset of an entry of the old formats that wraps others: it is that of the last one left.
+    """
     try:
         last = reader.lookup().find_offset(end.next_offset - 1)
         old = look.holding(end.next_offset - 1)
@@ -99,10 +109,13 @@ def _lies_on_old_ones(look: Look, reader: SegmentReader, end: SegmentEnd) -> boo
             return False
         old_reader = old.open()
         found = old_reader.lookup().find_offset(last.base_offset)
-        if found is None or _writer_of(found) != _writer_of(last):
+        if found is None or found.is_legacy != last.is_legacy:
             return False
-        records = list(batch_of(read_batch(old_reader.log.file, found)).records())
-        return all(record in records for record in batch_of(read_batch(reader.log.file, last)).records())
+        if not last.is_legacy and _writer_of(found) != _writer_of(last):
+            return False
+        records = {one.offset: one for one in batch_of(read_batch(old_reader.log.file, found)).records()}
+        kept = batch_of(read_batch(reader.log.file, last)).records()
+        return all(records.get(record.offset) == record for record in kept)
     except CorruptionError:
         return False
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from tidelog.errors import CorruptionError
 from tidelog.log.checkpoints import EpochEntry
 from tidelog.log.segment_reader import SegmentReader
 from tidelog.log.watermarks import Isolation
 from tidelog.view.look import Look, looking_again
 from tidelog.view.ordered_lookup import OrderedReader
 from tidelog.view.segment import SegmentView
+from tidelog.view.stretches import lies_on_old_ones
 
 if TYPE_CHECKING:
     from tidelog.view.partition import PartitionView
@@ -47,8 +47,9 @@ class TimedPartition:
 
     def _open(self, segment: SegmentView) -> OrderedReader:
         """A segment, with the offset that a record found in it must lie below."""
-        reader, following = segment.open(), self._look.next_of(segment)
+        look, reader, following = self._look, segment.open(), self._look.next_of(segment)
         reader.limit_offset = None if following is None else following.base_offset
+        reader.may_reach_over = lambda: lies_on_old_ones(look, reader, segment.end)
         return reader
 
     def limit_offset(self, isolation: Isolation) -> int:
@@ -86,19 +87,9 @@ class TimedPartition:
         return None
 
     def looking_again(self, question: Callable[["TimedPartition"], Answer]) -> Answer:
-        """The answer to a question, asked again with a fresh look when a segment went away under it.
-
-        So it is where something seems damaged: a segment may have been compacted, or cut, while it was read.
-        """
+        """The answer to a question, asked again with a fresh look when a segment went away or changed under it."""
 
         def look_again() -> None:
             self._look = self._view.take_look()
 
-        def ask() -> Answer:
-            return looking_again(lambda: question(self), look_again, self._view.path)
-
-        try:
-            return ask()
-        except CorruptionError:
-            look_again()
-            return ask()
+        return looking_again(lambda: question(self), look_again, self._view.path)

@@ -63,7 +63,8 @@ class Transactions:
 
         The limit must not lie below the high watermark.
         """
-        first_unstable = self._replay_of_tail().first_unstable(limit)
+        tail = looking_again(self._replay_of_tail, self._look_again, self._look.directory)
+        first_unstable = tail.first_unstable(limit)
         return limit if first_unstable is None else min(max(first_unstable, self._log_start), limit)
 
     def aborted(self, first: int, limit: int) -> list[AbortedTxnEntry]:
