@@ -1,6 +1,7 @@
 """The plan of a lookup: the path that the documents draw, and the answers that Kafka gave."""
 
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.golden.corpus import RELEASE, case, facts
 from tests.log.compaction.compacting import a_compacted_log, compact, put, settle
 from tests.log.logs import NOW, a_log, batch, lead
 from tidelog.errors import InvalidRequestError, OffsetOutOfRangeError, UnsupportedError
+from tidelog.records import NewRecord
 from tidelog.view import PartitionView
 from tidelog.view.explain import Explanation, PlanStep
 from tidelog.view.files import ReadOnlyFiles
@@ -191,3 +193,17 @@ def test_what_compaction_left_is_looked_for_in_the_same_segment_first() -> None:
     plan = str(partition.explain(offset=50))
     assert "walk on" in plan
     assert plan.count("segment ") == 1
+
+
+def test_an_entry_that_proves_no_offset_is_explained_with_the_one_before_it(tmp_path: Path) -> None:
+    """Kafka 1.1 to 4.2 noted the last offset of an append beside the position of its first batch."""
+    directory = tmp_path / "topic-0"
+    directory.mkdir()
+    batches = [bytes(batch([NewRecord(None, b"v", NOW)], base_offset=offset)) for offset in range(12)]
+    size = len(batches[0])
+    (directory / f"{0:020}.log").write_bytes(b"".join(batches))
+    (directory / f"{0:020}.index").write_bytes(struct.pack(">iiii", 5, 3 * size, 8, 6 * size))
+    plan = tidelog.open(tmp_path)["topic", 0].explain(offset=8)
+    assert [step.facts["offset"] for step in steps(plan, "index")] == [8, 5]
+    (walk,) = steps(plan, "walk")
+    assert walk.facts["position"] == 3 * size

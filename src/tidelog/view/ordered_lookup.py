@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tidelog.errors import CorruptionError, CorruptRecordError
 from tidelog.log.batch_info import BatchInfo
 from tidelog.log.batch_scan import scan_batches
-from tidelog.log.lookup import SegmentChosen, SegmentLookup, Step
+from tidelog.log.lookup import IndexUsed, SegmentChosen, SegmentLookup, Step
 from tidelog.log.offset_index import OffsetPosition
 from tidelog.log.offsets import TimestampAndOffset
 from tidelog.log.segment_reader import SegmentReader
@@ -119,21 +119,25 @@ class OrderedLookup(SegmentLookup):
             return headers
         if first.position != entry.position or is_exact(first, entry):
             return chain((first,), headers)
-        return scan_batches(self._file, self._position_before(entry), self.size)
+        earlier = self._entry_before(entry)
+        if self._trace is not None:
+            self._trace.append(IndexUsed(*earlier))
+        return scan_batches(self._file, earlier.position, self.size)
 
     def _is_batch_of(self, batch: BatchInfo, entry: OffsetPosition) -> bool:
         self._met.append(entry)
         return super()._is_batch_of(batch, entry)
 
-    def _position_before(self, entry: OffsetPosition) -> int:
-        """The position of the batch of the index entry before another one; 0 if there is none to be had."""
+    def _entry_before(self, entry: OffsetPosition) -> OffsetPosition:
+        """The index entry before another one; if there is none to be had, the beginning of the segment."""
+        beginning = OffsetPosition(self.base_offset, 0)
         try:
             earlier = self._index.lookup(entry.offset - 1)
             batch = next(scan_batches(self._file, earlier.position, self.size), None)
         except CorruptionError:
-            return 0
+            return beginning
         is_before = earlier.position < entry.position and batch is not None and super()._is_batch_of(batch, earlier)
-        return earlier.position if is_before else 0
+        return earlier if is_before else beginning
 
     def _in_order(self, headers: Iterator[BatchInfo]) -> Iterator[BatchInfo]:
         order = OffsetOrder(self.base_offset)
