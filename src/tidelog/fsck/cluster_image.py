@@ -9,11 +9,10 @@ are those of controllers and brokers together.
 Kafka: QuorumController.replay and the managers below it, MetadataDelta, MetadataRecordSerde, MetadataImage.write.
 """
 
-import copy
 import re
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.errors import CorruptionError, ProtocolError
@@ -51,6 +50,19 @@ class Broker:
     directories: tuple[uuid.UUID, ...]
     is_of_zookeeper: bool
     has_cordoned: bool  # it says which of its directories are cordoned, be it none
+
+
+def _copied(value: Any) -> Any:
+    """A copy of what can be changed. Values are shared: a hostile log may begin many transactions."""
+    match value:
+        case dict():
+            return {name: _copied(one) for name, one in value.items()}
+        case set():
+            return set(value)
+        case Topic() | Broker():
+            return replace(value, **{name: _copied(one) for name, one in vars(value).items()})
+        case _:
+            return value
 
 
 def decode_metadata(data: bytes | None) -> tuple[str, Any]:
@@ -109,7 +121,7 @@ class ClusterImage:
         if kind == "BeginTransactionRecord":
             if self._before is not None:
                 raise CorruptionError("a metadata transaction begins inside of another one")
-            self._before = copy.deepcopy(self)
+            self._before = self._copy()
         elif kind in ("EndTransactionRecord", "AbortTransactionRecord"):
             if self._before is None:
                 raise CorruptionError("the end of a metadata transaction that did not begin")
@@ -118,6 +130,12 @@ class ClusterImage:
             self._before = None
         else:
             self._apply(kind, record)
+
+    def _copy(self) -> "ClusterImage":
+        """The same metadata, which does not change with this one."""
+        other = ClusterImage()
+        vars(other).update({name: _copied(value) for name, value in vars(self).items()})
+        return other
 
     def abort_transaction(self) -> None:
         """Go back to where the metadata transaction began that has not ended, if there is one."""
