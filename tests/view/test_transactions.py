@@ -10,9 +10,11 @@ import pytest
 import tidelog
 from tests.golden.corpus import RELEASE, case, expected
 from tests.log.logs import ABORT, COMMIT, a_log, all_replicated, batch, end_txn, in_txn, lead, snapshots_of
+from tidelog.errors import CorruptRecordError
 from tidelog.log import Isolation, TopicPartition, UnifiedLog
 from tidelog.log.checkpoints import OffsetCheckpoint
 from tidelog.log.local_files import LocalFileSystem
+from tidelog.records import NewRecord
 from tidelog.view import PartitionView
 from tidelog.view.files import ReadOnlyFiles
 
@@ -209,3 +211,18 @@ def test_three_roots_with_one_partition_each_tell_its_transactions_once(tmp_path
         a_log_of_transactions(tmp_path / f"broker-{broker}").close()
     logs = tidelog.open(f"{tmp_path}/broker-*")
     assert committed(logs["topic", 0]) == [3, 7]
+
+
+def test_the_offsets_of_many_batches_must_rise(tmp_path: Path) -> None:
+    """They are compared as columns; one that goes back would end another transaction than its own."""
+    directory = tmp_path / "topic-0"
+    directory.mkdir()
+    batches = [batch([NewRecord(None, bytes(60_000))], base_offset=offset) for offset in range(80)]
+    sound = b"".join(map(bytes, batches))
+    log = directory / f"{0:020}.log"
+    log.write_bytes(sound)
+    assert view_of(directory).last_stable_offset == len(batches)
+    at = 40 * len(batches[0])
+    log.write_bytes(sound[:at] + (38).to_bytes(8, "big") + sound[at + 8 :])
+    with pytest.raises(CorruptRecordError, match=f"position {at}: offset 38 behind 39"):
+        assert view_of(directory).last_stable_offset
