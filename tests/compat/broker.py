@@ -204,10 +204,17 @@ def _all_have_leaders(admin: AdminClient) -> bool:
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
     """Look until a condition holds; `what` is what was hoped for."""
-    deadline = time.monotonic() + TIMEOUT_S
+    assert comes_true(condition, TIMEOUT_S), f"{what}: not within {TIMEOUT_S} s"
+
+
+def comes_true(condition: Callable[[], bool], within_s: float) -> bool:
+    """Look until a condition holds, or the time is up."""
+    deadline = time.monotonic() + within_s
     while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {TIMEOUT_S} s"
+        if time.monotonic() >= deadline:
+            return False
         time.sleep(0.05)  # between two looks
+    return True
 
 
 def free_ports() -> tuple[int, int]:

@@ -1,12 +1,15 @@
 """What a client does to a real broker: create a topic, produce, consume, ask for offsets. The client is librdkafka.
 
 Everything a function sends has been acknowledged when it returns, and everything it reads has been read to the end.
+Requests of an admin client are repeated: where the broker is fenced for a moment, as on a busy machine, librdkafka has
+no broker to ask, and no reason to look again before its time is up.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -23,6 +26,7 @@ from tests.interop.judges import Seen
 from tidelog.records import NewRecord
 
 TIMEOUT_S = 60
+ATTEMPTS, ATTEMPT_S = 6, 20  # of a request of an admin client
 Place = tuple[str, int]  # a topic and the number of a partition
 
 
@@ -35,9 +39,8 @@ class Consumed(NamedTuple):
 
 def create_topic(broker: Broker, topic: str, partitions: int, **configs: object) -> None:
     """A topic and its directories. Configs come under their names with underscores."""
-    admin = _admin(broker)  # which must live until it has its answer
-    created = admin.create_topics([NewTopic(topic, partitions, 1, config=_properties(configs))])
-    created[topic].result(TIMEOUT_S)
+    asked = [NewTopic(topic, partitions, 1, config=_properties(configs))]
+    request(broker, lambda admin: admin.create_topics(asked)[topic], KafkaError.TOPIC_ALREADY_EXISTS)
     places = [(topic, partition) for partition in range(partitions)]
     assert consume_all(broker, places) == dict.fromkeys(places, Consumed([], 0))  # then their directories are there
 
@@ -47,8 +50,17 @@ def set_topic_configs(broker: Broker, topic: str, **configs: object) -> None:
     place = ConfigResource(ResourceType.TOPIC, topic)
     for name, value in _properties(configs).items():
         place.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
-    admin = _admin(broker)
-    admin.incremental_alter_configs([place])[place].result(TIMEOUT_S)
+    request(broker, lambda admin: admin.incremental_alter_configs([place])[place])
+
+
+def delete_topic(broker: Broker, topic: str) -> None:
+    request(broker, lambda admin: admin.delete_topics([topic])[topic], KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
+def delete_records(broker: Broker, topic: str, partition: int, before: int) -> None:
+    """Move the log start of a partition."""
+    place = TopicPartition(topic, partition, before)
+    request(broker, lambda admin: admin.delete_records([place])[place])
 
 
 def consume(broker: Broker, topic: str, partition: int, *, committed: bool = False) -> Consumed:
@@ -91,10 +103,7 @@ def consume_all(broker: Broker, places: Iterable[Place], *, committed: bool = Fa
 
 def log_starts(broker: Broker, places: Iterable[Place]) -> dict[Place, int]:
     """The log start offsets of partitions."""
-    admin = _admin(broker)
-    asked = {TopicPartition(*place): OffsetSpec.earliest() for place in places}
-    answers = admin.list_offsets(asked)
-    return {(place.topic, place.partition): answer.result(TIMEOUT_S).offset for place, answer in answers.items()}
+    return {place: _list_offset(broker, *place, OffsetSpec.earliest()).offset for place in places}
 
 
 def produce(broker: Broker, topic: str, partition: int, records: Iterable[NewRecord], **options: object) -> None:
@@ -132,20 +141,18 @@ def send(producer: Producer, topic: str, partition: int, records: Iterable[NewRe
 
 def offset_for_time(broker: Broker, topic: str, partition: int, timestamps_ms: Iterable[int]) -> list[int]:
     """The offsets that the broker names for times; -1 where it has none."""
-    admin = _admin(broker)
-    place = TopicPartition(topic, partition)
-    return [
-        admin.list_offsets({place: OffsetSpec.for_timestamp(time)})[place].result(TIMEOUT_S).offset
-        for time in timestamps_ms
-    ]
+    return [_list_offset(broker, topic, partition, OffsetSpec.for_timestamp(time)).offset for time in timestamps_ms]
 
 
 def offset_of_largest_time(broker: Broker, topic: str, partition: int) -> tuple[int, int]:
     """Offset and timestamp of the record with the largest timestamp."""
-    admin = _admin(broker)
-    place = TopicPartition(topic, partition)
-    found = admin.list_offsets({place: OffsetSpec.max_timestamp()})[place].result(TIMEOUT_S)
+    found = _list_offset(broker, topic, partition, OffsetSpec.max_timestamp())
     return found.offset, found.timestamp
+
+
+def _list_offset(broker: Broker, topic: str, partition: int, spec: OffsetSpec) -> Any:
+    place = TopicPartition(topic, partition)
+    return request(broker, lambda admin: admin.list_offsets({place: spec})[place])
 
 
 def describe_producers(broker: Broker, topic: str, partition: int) -> list[dict[str, str]]:
@@ -186,8 +193,20 @@ def _properties(configs: Mapping[str, object]) -> dict[str, str]:
     return {name.replace("_", "."): str(value) for name, value in configs.items()}
 
 
-def _admin(broker: Broker) -> AdminClient:
-    return AdminClient(dict(_common(broker)))
+def request(broker: Broker, ask: Callable[[AdminClient], Future[Any]], done_before: int | None = None) -> Any:
+    """The answer to a request that may be sent again. Error `done_before` says that an earlier attempt was obeyed."""
+    for attempt in range(1, ATTEMPTS + 1):
+        admin = AdminClient(dict(_common(broker)))  # which must live until it has its answer
+        try:
+            return ask(admin).result(ATTEMPT_S)
+        except TimeoutError:
+            if attempt == ATTEMPTS:
+                raise
+        except KafkaException as failure:
+            if attempt == 1 or failure.args[0].code() != done_before:
+                raise
+            return None
+    raise AssertionError("the last attempt raises")
 
 
 def _common(broker: Broker) -> Mapping[str, Any]:

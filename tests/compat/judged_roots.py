@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from tests.compat import broker_clients as clients
 from tests.compat.broker import Broker
@@ -32,8 +31,7 @@ SETTINGS = {
     "metadata.max.retention.bytes": 24_000,
     "internal.metadata.delete.delay.millis": 100,
     "metadata.max.idle.interval.ms": 100,
-    # Often enough that a busy machine does not fence the broker: clients are not told of one that is fenced.
-    "broker.heartbeat.interval.ms": 200,
+    "broker.session.timeout.ms": 60_000,  # a busy machine does not fence the broker
     "log.cleaner.backoff.ms": 500,
     "transaction.max.timeout.ms": 86_400_000,
     "log.index.size.max.bytes": 8_192,  # a broker that is killed leaves them at their full size
@@ -107,8 +105,7 @@ def _create(broker: Broker) -> None:
     clients.create_topic(broker, "empty", 2)
     clients.create_topic(broker, "gone", 2)
     clients.produce(broker, "gone", 0, _records(10))
-    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
-    admin.delete_topics(["gone"])["gone"].result(clients.TIMEOUT_S)
+    clients.delete_topic(broker, "gone")
     for number in range(12):  # records for the metadata log
         clients.set_topic_configs(broker, "orders", retention_bytes=1_000_000_000 + number)
 
@@ -123,9 +120,7 @@ def _writers(broker: Broker) -> Iterator[None]:
         for _ in range(12):
             clients.produce(broker, "accounts", partition, _records(30), enable_idempotence=True)
     clients.produce(broker, "trimmed", 0, _records(200), batch_num_messages=10)
-    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
-    place = TopicPartition("trimmed", 0, 77)
-    admin.delete_records([place])[place].result(clients.TIMEOUT_S)
+    clients.delete_records(broker, "trimmed", 0, before=77)
     _commit_offsets(broker)
     producer = clients.new_producer(broker, transactional_id="payer", transaction_timeout_ms=3_600_000)
     producer.init_transactions(clients.TIMEOUT_S)

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
@@ -292,9 +290,7 @@ def _fill(broker: Broker) -> None:
     clients.produce(broker, "tail", 0, (_record(number) for number in range(50)))
     clients.produce(broker, "cut", 0, (_record(number) for number in range(50)))
     clients.produce(broker, "newest", 0, (NewRecord(b"k%d" % (n % 3), b"v%d" % n, START_MS + n) for n in range(40)))
-    admin = AdminClient({"bootstrap.servers": broker.address})
-    place = TopicPartition("cut", 0, 20)
-    admin.delete_records([place])[place].result(60)
+    clients.delete_records(broker, "cut", 0, before=20)
     for round_number in range(6):
         producer = clients.new_producer(broker, transactional_id=f"till-{round_number}")
         producer.init_transactions(60)
