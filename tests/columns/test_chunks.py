@@ -40,6 +40,20 @@ def test_a_batch_larger_than_a_chunk_gets_a_larger_one(path: Path, chunk_size: i
     assert values(path, chunk_size=chunk_size) == [b"a", b"b" * 5000, b"c"]
 
 
+def test_a_small_first_chunk_is_followed_by_larger_ones(path: Path) -> None:
+    path.write_bytes(b"".join(batch(b"v" * 30, offset) for offset in range(200)))
+    size = path.stat().st_size // 200
+    with FileSource(path) as source:
+        chunks = [len(each.scan.rows) for each in read_chunks(source, chunk_size=40 * size, first_size=5 * size)]
+    assert chunks == [5, 10, 20, 40, 40, 40, 40, 5]
+
+
+@pytest.mark.parametrize("first_size", [1, 70, 80, 10_000])
+def test_the_first_size_changes_no_value(path: Path, first_size: int) -> None:
+    path.write_bytes(batch(b"a") + batch(b"b" * 5000) + batch(b"c"))
+    assert values(path, first_size=first_size) == [b"a", b"b" * 5000, b"c"]
+
+
 def test_reading_begins_and_ends_where_it_is_told(path: Path) -> None:
     parts = [batch(b"a"), batch(b"b"), batch(b"c")]
     path.write_bytes(b"".join(parts))

@@ -1,6 +1,7 @@
 """`spark.read.format("tidelog")` on a real Spark: what it reads, and what it says where it cannot."""
 
 import json
+import os
 import pickle
 import shutil
 from pathlib import Path
@@ -216,6 +217,21 @@ def read_alone(root: Path, columns: str = "offset", **options: str) -> list[dict
     reader = batch_reader({"path": str(root), "subscribe": "orders", **options}, schema_of_columns(columns))
     tasks = pickle.loads(pickle.dumps(reader.partitions()))
     return [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+
+
+def test_a_torn_end_is_warned_of(root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shutil.copytree(root, tmp_path / "logs")
+    path = max((tmp_path / "logs" / "orders-0").glob("*.log"))
+    os.truncate(path, path.stat().st_size - 3)
+    assert read_alone(root)
+    assert not caplog.text
+    last = len(read_alone(tmp_path / "logs"))
+    assert last < len(read_alone(root))
+    assert f"{path}, position " in caplog.text
+    assert "bytes are left out, which held offset 195 and what follows it" in caplog.text
+    caplog.clear()
+    read_alone(tmp_path / "logs", endingOffsets='{"orders": {"0": 100, "1": -1}}')
+    assert not caplog.text
 
 
 @pytest.mark.parametrize(("byte", "behind"), [(8, 85), (100, 90)])  # its length, which the next one proves; a record

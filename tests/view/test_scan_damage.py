@@ -15,7 +15,9 @@ from tidelog.log import LogConfig, UnifiedLog
 from tidelog.log.files import ReadFile
 from tidelog.records import Codec, NewRecord, build_batch
 from tidelog.view.files import ReadOnlyFiles
+from tidelog.view.partition import PartitionView
 from tidelog.view.pieces import read_piece
+from tidelog.view.scan import Scan
 
 LOG = f"{0:020}.log"
 NO_LENGTH = b"\x00\x00\x00\x02"
@@ -362,6 +364,67 @@ def test_of_two_batches_that_overlap_the_one_behind_a_gap_is_wrong(tmp_path: Pat
     scan = scan_of(directory, on_corruption="skip")
     assert offsets_of(scan) == without(10)
     assert len(scan.notices) == 1
+
+
+@pytest.mark.parametrize("index_interval_bytes", [200, 100_000])
+@pytest.mark.parametrize("further", [1, 2, 3, 100, 1 << 33])
+def test_a_last_batch_is_given_after_one_whose_first_offset_is_too_far_on(
+    tmp_path: Path, further: int, index_interval_bytes: int
+) -> None:
+    """Nothing follows the last batch; but without gaps before it, the one that fits before it is the wrong one."""
+    steps = [("put", Codec.NONE, some(2)) for _ in range(6)]
+    directory = write_log(tmp_path, steps, index_interval_bytes=index_interval_bytes)
+    position = list(view(directory).segments[0].batches())[4].position
+    overwrite(directory / LOG, position, (8 + further).to_bytes(8, "big"))
+    for verify in (True, False):
+        scan = scan_of(directory, on_corruption="skip", verify=verify)
+        assert offsets_of(scan) == [0, 1, 2, 3, 4, 5, 6, 7, 10, 11]
+        [notice] = scan.notices
+        assert "offsets 8 to 9 with them" in notice
+
+
+class Counting(ReadOnlyFiles):
+    """The local disk, on which the bytes that are read of a log are counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    __slots__ = ("count",)
+
+    def open(self, path: str) -> ReadFile:
+        file = super().open(path)
+        return CountingFile(self, file) if path.endswith(".log") else file  # type: ignore[return-value]
+
+    def fresh(self) -> "Counting":
+        return self
+
+
+class CountingFile:
+    def __init__(self, files: Counting, file: ReadFile) -> None:
+        self._files = files
+        self._file = file
+
+    def read_into(self, position: int, target: memoryview) -> int:
+        count = self._file.read_into(position, target)
+        self._files.count += count
+        return count
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def test_a_log_of_many_damaged_batches_is_not_read_as_often(tmp_path: Path) -> None:
+    batches = [bytearray(batch([NewRecord(b"k", bytes(4000), NOW)], base_offset=offset)) for offset in range(1000)]
+    for each in batches[::10]:
+        each[-1] ^= 1
+    directory = tmp_path / "orders-0"
+    directory.mkdir()
+    (directory / LOG).write_bytes(b"".join(batches))
+    files = Counting()
+    scan = Scan.of(lambda: [PartitionView.at(files, str(directory))], columns=COLUMNS, on_corruption="skip")
+    assert offsets_of(scan) == [offset for offset in range(1000) if offset % 10]
+    assert files.count < 10 * sum(map(len, batches))
 
 
 def test_a_first_offset_too_far_on_is_told_where_one_chunk_ends_and_the_next_begins(tmp_path: Path) -> None:

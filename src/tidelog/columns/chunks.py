@@ -94,16 +94,21 @@ def read_chunks(
     end: int | None = None,
     verify: bool = False,
     chunk_size: int = DEFAULT_CHUNK_SIZE,
+    first_size: int | None = None,
 ) -> Iterator[Chunk]:
     """The batches of a source between two positions, of which `start` must be that of a batch.
 
     With `verify` checksums are compared; a decoder that is given the chunk does so by itself.
 
+    With `first_size` the first chunk is that small, and each following one twice as large as the one before. A caller
+    that comes again after each of many damaged batches reads the rest of the file less often.
+
     A batch that is larger than a chunk gets a larger one. An incomplete batch at the end is left out. A length that
     no batch can have raises CorruptRecordError, once the batches before it have been delivered.
     """
     end = source.size if end is None else min(end, source.size)
-    buffer = bytearray(min(max(chunk_size, _SMALLEST_CHUNK), max(end - start, 0)) + SLACK)
+    size = min(chunk_size, first_size or chunk_size)
+    buffer = bytearray(min(max(size, _SMALLEST_CHUNK), max(end - start, 0)) + SLACK)
     position = start
     while position < end:
         view = memoryview(buffer)[: min(len(buffer) - SLACK, end - position)]
@@ -121,6 +126,8 @@ def read_chunks(
         ensure_not_corrupt(view, scan, base_position=position - scan.end)
         if filled < len(view):
             return
+        if len(buffer) - SLACK < min(chunk_size, end - position):
+            buffer = bytearray(min(2 * (len(buffer) - SLACK), chunk_size) + SLACK)
 
 
 def _size_of_first(data: memoryview) -> int | None:

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["PieceWalk", "Window", "left_out"]
 
 
+CHUNK_SIZE_AFTER_DAMAGE = 64 << 10  # where one batch is damaged, the next ones often are, and each is a new beginning
+DENSE_RUN = 3  # after so many batches without a gap between them, a gap is taken for damage
+
+
 class Window(NamedTuple):
     """Some batches of a segment, and the offset from which on their records are wanted."""
 
@@ -69,7 +73,9 @@ class PieceWalk:
         self._verify = verify
         self._notices = notices
         self._on_loss = on_loss
-        self._next_offset = piece.first_offset  # everything below was delivered
+        self._next_offset = piece.first_offset  # everything below was delivered,
+        self._dense_run = 0  # the last so many batches of it without a gap between them
+        self._chunk_size: int | None = None  # of what is read next
         self._doubt = ""  # what was wrong at the look before
         self._damaged = ""  # the file in which that was so again; nobody is rewriting it
         # Without checksums they still tell which lengths are wrong, where that is not an error.
@@ -160,6 +166,7 @@ class PieceWalk:
                 return
             except DamagedBatchError as error:
                 self._believe(error, reader.log.path)
+                self._chunk_size = CHUNK_SIZE_AFTER_DAMAGE
                 is_first = self._next_offset == self._piece.first_offset
                 following = next_sound(
                     reader, error.last_doubtful, stretch.end, self._next_offset, own_limit, may_begin_before=is_first
@@ -210,16 +217,17 @@ class PieceWalk:
         """The batches between two positions, up to the limit. The segment has the offsets below `own_limit`."""
         position, first_offset = start, self._next_offset
         try:
-            for chunk in read_chunks(file, start=start, end=end):
+            for chunk in read_chunks(file, start=start, end=end, first_size=self._chunk_size):
                 position = chunk.position + chunk.scan.end
                 known = self._known_of(chunk, segment, own_limit, is_first=self._next_offset == first_offset)
                 behind = _first_offset_behind(known.chunk, file, end)
-                order = _Order.of(known.chunk.scan, known.before, behind, own_limit)
+                order = _Order.of(known.chunk.scan, known.before, behind, own_limit, self._dense_run)
                 sound = order.how_many_are_sound(known.chunk.scan, self._piece.limit_offset, segment, own_limit)
                 if sound > known.below:
                     scan = known.chunk.scan.pick(slice(known.below, sound))
                     yield Window(segment, file.path, known.chunk._replace(scan=scan), self._next_offset)
                     self._next_offset = int(last_offsets(scan)[-1]) + 1
+                    self._dense_run = order.dense_run(known.below, sound, self._dense_run)
                 if sound < len(known.chunk.scan.rows):
                     limit = min(self._piece.limit_offset, own_limit)
                     raise _damage(file.path, known.chunk, order, sound, limit)
@@ -288,11 +296,12 @@ class _Order(NamedTuple):
     is_second: BoolArray  # or because that of the one behind it is
 
     @classmethod
-    def of(cls, scan: HeaderScan, before: int, behind: int | None, own_limit: int) -> "_Order":
+    def of(cls, scan: HeaderScan, before: int, behind: int | None, own_limit: int, dense_run: int) -> "_Order":
         """A first offset is under no checksum. Of two batches that reach over each other the one may be wrong that has
         room between its neighbours without it.
 
-        The last one is compared with `behind`, the first offset of what follows the scan.
+        The last one is compared with `behind`, the first offset of what follows the scan. Before the scan there were
+        `dense_run` batches without a gap between them.
         """
         first, last, is_new = scan.rows["base_offset"].astype(np.int64), last_offsets(scan), ~scan.is_legacy
         known = np.append(before, last)[: len(last)]
@@ -303,7 +312,16 @@ class _Order(NamedTuple):
         beyond = np.append(following, own_limit)[1:]
         of_following = np.append(count, 0)[1:]
         is_second = is_over & (beyond > last) & (beyond - last > of_following)
+        # In a log without gaps the first one is wrong if it fits exactly between its neighbours.
+        fits_exactly = is_first & (following - known - 1 == count)
+        is_dense = np.logical_and.accumulate(np.append(True, first == known + 1))[:-1]
+        is_second &= ~(fits_exactly & is_dense & (np.arange(len(first)) + dense_run >= DENSE_RUN))
         return cls(first, last, known, following, is_over, is_first, is_second)
+
+    def dense_run(self, start: int, stop: int, before: int) -> int:
+        """How many batches without a gap between them end before `stop`, if so many ended before `start`."""
+        gaps = np.flatnonzero(self.first[start:stop] != self.known[start:stop] + 1)
+        return stop - start - int(gaps[-1]) if len(gaps) else before + stop - start
 
     def how_many_are_sound(self, scan: HeaderScan, limit: int, segment: int, own_limit: int) -> int:
         """How many batches at the front have right checksums, and offsets above those of the one before, up to a limit.
