@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidelog.errors import CorruptionError
 from tidelog.view.partition import PartitionView
 from tidelog.view.segment import ADVICE
+from tidelog.view.transactions import UnknownOutcomeError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +29,8 @@ class UncommittedRows:
         """`partitions` are those of one topic.
 
         With `tolerant`, records of a partition whose transactions cannot be known because of damage are not counted;
-        `unknown` then says why, by partition. Otherwise the damage is raised.
+        `unknown` then says why, by partition. Otherwise the damage is raised, except that of a lost segment: the rows
+        that are left can be read, only their transactions are unknown.
         """
         self.aborted = 0
         self.open = 0
@@ -72,7 +74,7 @@ class UncommittedRows:
             try:
                 self._fates[partition] = _Fates(self._partitions[partition])
             except CorruptionError as error:
-                if not self._tolerant:
+                if not self._tolerant and not isinstance(error, UnknownOutcomeError):
                     raise
                 self._fates[partition] = None
                 self.unknown[partition] = str(error).removesuffix(ADVICE)

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from tidelog.errors import CorruptIndexError, SegmentGoneError
+from tidelog.log.offsets import MAX_OFFSET
 from tidelog.view.look import Look
 from tidelog.view.segment import SegmentView
 
@@ -28,18 +29,23 @@ class LostSegment(NamedTuple):
         return f"{self.path}: the file is empty, but its indexes have entries: offsets {offsets} are missing"
 
 
-def lost_segments(look: Look, take_look: Callable[[], Look]) -> tuple[LostSegment, ...]:
-    """The segments that lost their batches, by two looks: a broker may be truncating or compacting."""
-    found = _lost_in(look)
-    again = _lost_in(take_look()) if found else []
+def lost_segments(
+    look: Look, take_look: Callable[[], Look], first: int = 0, limit: int = MAX_OFFSET
+) -> tuple[LostSegment, ...]:
+    """The segments that lost their batches and may have held offsets from `first` to before `limit`.
+
+    Two looks must agree: a broker may be truncating or compacting.
+    """
+    found = _lost_in(look, first, limit)
+    again = _lost_in(take_look(), first, limit) if found else []
     return tuple(lost for lost in found if lost in again)
 
 
-def _lost_in(look: Look) -> list[LostSegment]:
+def _lost_in(look: Look, first: int, limit: int) -> list[LostSegment]:
     return [
         LostSegment(segment.path, segment.base_offset, following.base_offset)
         for segment, following in pairwise(look.segments)
-        if _is_lost(segment)
+        if first < following.base_offset and segment.base_offset < limit and _is_lost(segment)
     ]
 
 

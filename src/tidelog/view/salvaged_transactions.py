@@ -5,6 +5,7 @@ records before the damage are not given to a reader of committed data. After the
 decides what lies between the two, whatever the damage hides.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -89,11 +90,16 @@ def salvaged_transactions(partition: PartitionView, pieces: Iterable[Piece]) -> 
 
 
 def _sound_batches(partition: PartitionView, pieces: Iterable[Piece]) -> Iterator[tuple[BatchInfo, memoryview] | None]:
-    """The sound batches of some pieces with their bytes, and None wherever something is left out between two of them.
+    """The sound batches of some pieces with their bytes, and None wherever batches are missing between two of them.
 
-    They are those that a scan gives, by the same walk. Of those without a transaction the first of a window will do.
+    Batches are missing where the walk leaves some out, and where a segment lost all of them. The sound ones are those
+    that a scan gives, by the same walk. Of those without a transaction the first of a window will do.
     """
+    lost = deque(partition.lost_segments)
     for piece in pieces:
+        while lost and lost[0].first_offset < piece.segment:
+            lost.popleft()
+            yield None
         walk, known = PieceWalk(partition.files, piece, notices=[]), 0
         for window in walk:
             if walk.left_out > known:
@@ -107,3 +113,5 @@ def _sound_batches(partition: PartitionView, pieces: Iterable[Piece]) -> Iterato
                 yield batch, chunk.data[at : at + batch.size]
         if walk.left_out > known:
             yield None
+    if lost:
+        yield None

@@ -12,9 +12,16 @@ are spared.
 
 A marker whose offset is damaged would end another transaction than its own, or none: the offsets of what is replayed
 must rise.
+
+A segment that lost its batches (lost_segments.py) lost its markers, too. Its transaction index still lists the aborted
+transactions, and the snapshot after it lists the open ones. A transaction that was open before the segment and is in
+neither was committed, if the index has entries. Otherwise its outcome is unknown, and readers of its records get an
+error.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from tidelog.errors import CorruptIndexError, CorruptRecordError, StorageError
 from tidelog.log.batch_info import TRANSACTIONAL, BatchInfo
@@ -29,11 +36,16 @@ from tidelog.records.batch import RecordBatch
 from tidelog.records.control import ControlType, end_txn_marker_of
 from tidelog.view.files import ViewFiles, is_gone
 from tidelog.view.look import Look, looking_again
+from tidelog.view.lost_segments import LostSegment, lost_segments
 from tidelog.view.ordered_lookup import OffsetOrder
-from tidelog.view.segment import SegmentView, TransactionFile, with_advice
+from tidelog.view.segment import ADVICE, SegmentView, TransactionFile, with_advice
 from tidelog.view.stretches import stretches_between
 
-__all__ = ["Transactions"]
+__all__ = ["Transactions", "UnknownOutcomeError"]
+
+
+class UnknownOutcomeError(CorruptRecordError):
+    """A segment that may have held the end of a transaction lost its batches."""
 
 
 class Transactions:
@@ -56,7 +68,7 @@ class Transactions:
         self._high_watermark = high_watermark
         self._log_end = log_end
         self._tail: _Replay | None = None
-        self._known: dict[int, tuple[AbortedTxnEntry, ...]] = {}  # of closed segments, by base offset
+        self._known: dict[int, _Ended] = {}  # in closed segments, by base offset
 
     def last_stable_offset(self, limit: int) -> int:
         """The first offset of the lowest transaction that is open, or ends at `limit` or behind it; else `limit`.
@@ -80,33 +92,46 @@ class Transactions:
         tail = self._replay_of_tail()
         segment = self._look.holding(first)
         while segment is not None and segment.base_offset < tail.start:
-            for txn in self._aborted_in(segment):
+            ended = self._ended_in(segment)
+            _ensure_decided(ended.undecided, first, limit)
+            for txn in ended.aborted:
                 if txn.last_offset < tail.start:
                     yield txn
                     if txn.last_stable_offset >= limit:
                         return  # what was aborted later begins behind it
             segment = self._look.behind(segment, segment.base_offset)
+        _ensure_decided(tail.undecided, first, limit)
         yield from tail.aborted
 
     # -- one segment ---------------------------------------------------------------------------------------------
 
-    def _aborted_in(self, segment: SegmentView) -> tuple[AbortedTxnEntry, ...]:
+    def _ended_in(self, segment: SegmentView) -> "_Ended":
         if segment.base_offset not in self._known:
-            self._known[segment.base_offset] = tuple(self._find_aborted_in(segment))
+            self._known[segment.base_offset] = self._find_ended_in(segment)
         return self._known[segment.base_offset]
 
-    def _find_aborted_in(self, segment: SegmentView) -> Iterable[AbortedTxnEntry]:
+    def _find_ended_in(self, segment: SegmentView) -> "_Ended":
         reader, end = segment.open_to_end()
+        following = self._look.next_of(segment)
+        # The log may have lost batches that the index still knows: its entries may reach up to the next segment.
+        limit = end.next_offset if following is None else max(end.next_offset, following.base_offset)
         entries = reader.txn_index
         assert isinstance(entries, TransactionFile)
-        is_sound = entries.is_sound(segment.base_offset, end.next_offset)
-        if is_sound and (len(entries) or self._had_no_markers(segment)):
-            return entries
-        walked = _transactional(read_windows(reader.log.file, 0, end.position))
-        if not any(batch.is_control for batch, _ in walked):
-            return ()
-        replay = self._replay(segment.base_offset, end.next_offset)
-        return [txn for txn in replay.aborted if txn.last_offset >= segment.base_offset]
+        is_sound = entries.is_sound(segment.base_offset, limit)
+        if is_sound and (len(entries) or (end.position and self._had_no_markers(segment))):
+            return _Ended(tuple(entries))
+        if end.position:
+            walked = _transactional(read_windows(reader.log.file, 0, end.position))
+            had_markers = any(batch.is_control for batch, _ in walked)
+        else:
+            had_markers = bool(lost_segments(self._look, self._take_look, segment.base_offset, limit))
+        if not had_markers:
+            return _Ended()
+        replay = self._replay(segment.base_offset, limit)
+        return _Ended(
+            tuple(txn for txn in replay.aborted if txn.last_offset >= segment.base_offset),
+            tuple(txn for txn in replay.undecided if txn.lost.first_offset >= segment.base_offset),
+        )
 
     def _had_no_markers(self, segment: SegmentView) -> bool:
         """Whether the producers known behind a segment have never ended a transaction, nor have one open."""
@@ -137,12 +162,26 @@ class Transactions:
                 if producers is not None:
                     replay = _Replay(offset, producers)
                     break
+        lost = deque(lost_segments(self._look, self._take_look, replay.start, end))
         for stretch in stretches_between(self._look, self._take_look, replay.start, end):
+            while lost and lost[0].first_offset < stretch.segment.base_offset:
+                self._replay_lost(replay, lost.popleft())
             windows = read_windows(stretch.reader.log.file, stretch.start, stretch.end)
             for batch, data in _transactional(_in_order(windows, stretch.reader)):
                 if replay.start <= batch.base_offset < end:
                     replay.take(batch, data)
+        for segment in lost:
+            self._replay_lost(replay, segment)
         return replay
+
+    def _replay_lost(self, replay: "_Replay", lost: LostSegment) -> None:
+        """Replay a segment that lost its batches, by its transaction index and the snapshot after it."""
+        segment = self._look.holding(lost.first_offset)
+        assert segment is not None
+        entries = segment.open_whole().txn_index
+        assert isinstance(entries, TransactionFile)
+        aborted = tuple(entries) if entries.is_sound(lost.first_offset, lost.limit_offset) else ()
+        replay.take_lost(lost, aborted, self._snapshot(lost.limit_offset))
 
     def _snapshot(self, offset: int) -> list[ProducerEntry] | None:
         """The producers of a snapshot; None if there is none that can be believed."""
@@ -159,21 +198,51 @@ class Transactions:
             raise
 
 
+class _Undecided(NamedTuple):
+    """A transaction that was open when a lost segment began. Nobody knows whether it was committed."""
+
+    producer_id: int
+    first_offset: int
+    lost: LostSegment
+
+    def error(self) -> UnknownOutcomeError:
+        what = f"the transaction of producer {self.producer_id} from offset {self.first_offset} on"
+        return UnknownOutcomeError(f"{self.lost}; whether {what} was committed is unknown{ADVICE}")
+
+
+class _Ended(NamedTuple):
+    """The transactions that ended in a segment and were not committed, or may not have been."""
+
+    aborted: tuple[AbortedTxnEntry, ...] = ()
+    undecided: tuple[_Undecided, ...] = ()
+
+
+def _ensure_decided(undecided: Iterable[_Undecided], first: int, limit: int) -> None:
+    """Raise if a transaction that is undecided has records from `first` to before `limit`.
+
+    The records after the lost segment do not depend on it: the next marker of their producer decides them.
+    """
+    for txn in undecided:
+        if txn.first_offset < limit and first < txn.lost.first_offset:
+            raise txn.error()
+
+
 class _Replay:
     """Transactions in the order of the log: those that are open, and those that have ended."""
 
     def __init__(self, start: int, producers: Iterable[ProducerEntry]) -> None:
         self.start = start
         self.aborted: list[AbortedTxnEntry] = []
-        self._open = {
-            producer.producer_id: producer.txn_first_offset
-            for producer in producers
-            if producer.txn_first_offset is not None
-        }
+        self.undecided: list[_Undecided] = []
+        self._open = _open_of(producers)
         self._ended: list[tuple[int, int]] = []  # first offset, offset of the marker
+        self._maybe_open: dict[int, _Undecided] = {}  # by producer: lost segments may have ended them, or not
 
     def first_unstable(self, limit: int) -> int | None:
         """Where the lowest transaction begins that has no marker below `limit`."""
+        for txn in self._maybe_open.values():
+            if txn.lost.limit_offset <= limit:
+                raise txn.error()
         undecided = [first for first in self._open.values() if first < limit]
         return min([*undecided, *(first for first, last in self._ended if last >= limit)], default=None)
 
@@ -183,6 +252,8 @@ class _Replay:
             self._open.setdefault(batch.producer_id, batch.base_offset)
             return
         marker = end_txn_marker_of(RecordBatch(data))
+        if marker is not None:
+            self._end_doubt(batch.producer_id, batch.base_offset)
         first = None if marker is None else self._open.pop(batch.producer_id, None)
         if marker is None or first is None:  # without data it ends nothing
             return
@@ -190,6 +261,43 @@ class _Replay:
         if marker.control_type is ControlType.ABORT:
             last_stable = min(self._open.values(), default=batch.next_offset)
             self.aborted.append(AbortedTxnEntry(batch.producer_id, first, batch.base_offset, last_stable))
+
+    def take_lost(
+        self, lost: LostSegment, aborted: Sequence[AbortedTxnEntry], after: Iterable[ProducerEntry] | None
+    ) -> None:
+        """Take in a lost segment: the entries of its transaction index, and the producers of the snapshot after it.
+
+        An index without entries proves nothing: it may be lost as well. Without the snapshot a transaction that is not
+        in the index may have been committed, or may still be open.
+        """
+        for txn in aborted:
+            if txn.last_offset >= self.start:
+                self._end_doubt(txn.producer_id, txn.last_offset)
+                # One that began before it was committed in the segment: the index does not have it.
+                first = self._open.pop(txn.producer_id, txn.first_offset)
+                self._ended.append((first, txn.last_offset))
+                self.aborted.append(txn)
+        still_open = {} if after is None else _open_of(after)
+        for producer, first in self._open.items():
+            if still_open.get(producer) == first:
+                continue
+            self._ended.append((first, lost.limit_offset - 1))
+            if after is None or not aborted:
+                self.undecided.append(_Undecided(producer, first, lost))
+            if after is None:
+                self._maybe_open[producer] = self.undecided[-1]
+        self._open = still_open
+
+    def _end_doubt(self, producer_id: int, marker: int) -> None:
+        """Note a marker of a producer: it ends a transaction that a lost segment has left in doubt, at the latest."""
+        txn = self._maybe_open.pop(producer_id, None)
+        if txn is not None:
+            self._ended.append((txn.first_offset, marker))
+
+
+def _open_of(producers: Iterable[ProducerEntry]) -> dict[int, int]:
+    """Where the open transactions of some producers begin."""
+    return {one.producer_id: one.txn_first_offset for one in producers if one.txn_first_offset is not None}
 
 
 def _transactional(windows: Iterable[BatchWindow]) -> Iterator[tuple[BatchInfo, memoryview]]:
