@@ -168,13 +168,26 @@ class PartitionView:
         return self.missing_after(self.log_end_offset)
 
     def missing_after(self, end: int) -> str | None:
-        """The same for one who has read up to another end."""
-        known = self._root.checkpointed(HIGH_WATERMARK_CHECKPOINT, self.directory)
-        if known is not None and known > end:
-            return f"the high watermark was {known} and the log ends at {end}: records may be missing"
-        known = self._root.checkpointed(RECOVERY_POINT_CHECKPOINT, self.directory)
-        if known is not None and known > max(end, self._end.next_offset):  # an unfinished write has flushed more
-            return f"the recovery point was {known} and the log ends at {end}: records may be missing"
+        """The same for one who has read up to another end.
+
+        After the end was read, a running broker may append and then write the checkpoint: the end is read again after
+        the checkpoint. Or it may truncate and then write the checkpoint: that is read again, too.
+        """
+        if self._checkpoint_beyond(end) is None:
+            return None
+        again = self.refresh()
+        end = max(end, again._end.next_offset)
+        found = None if self._checkpoint_beyond(end) is None else again._checkpoint_beyond(end)
+        return None if found is None else f"{found[0]} was {found[1]} and the log ends at {end}: records may be missing"
+
+    def _checkpoint_beyond(self, end: int) -> tuple[str, int] | None:
+        """A bound that a checkpoint knows and that lies after an end, in words and its offset."""
+        watermark = self._root.checkpointed(HIGH_WATERMARK_CHECKPOINT, self.directory)
+        flushed = self._root.checkpointed(RECOVERY_POINT_CHECKPOINT, self.directory)
+        if watermark is not None and watermark > end:
+            return "the high watermark", watermark
+        if flushed is not None and flushed > max(end, self._end.next_offset):  # an unfinished write has flushed more
+            return "the recovery point", flushed
         return None
 
     @property
