@@ -79,17 +79,88 @@ def test_every_command_is_held_to_the_rule() -> None:
     assert known - TAKE_NO_LOG_DIRECTORY - OF_KAFKAS_TOOL - LIKE_THE_PLAIN_COMMAND == tested
 
 
-@pytest.mark.parametrize("words", ["fsck", "recover", "reindex --verify", "compact --topic orders --dry-run"])
-def test_a_new_disk_of_a_broker_is_passed_over(place: Path, words: str) -> None:
+def say_owner(root: Path, directory_id: str) -> None:
+    (root / "meta.properties").write_text(
+        f"version=1\nnode.id=1\ncluster.id=tlGoldenCorpus43xxxxxA\ndirectory.id={directory_id}\n"
+    )
+
+
+@pytest.fixture(params=["empty", "formatted"])
+def new_disk(request: pytest.FixtureRequest, place: Path) -> Path:
+    """A log directory without partitions, beside `root`: unformatted like that one, or both are formatted."""
+    if request.param == "formatted":
+        say_owner(place / "root", "OimrddjSTw20XAh5VnF0_A")
+        say_owner(place / "empty", "1tqYDSwdSPSJC3_YrWReVw")
+    return place / "empty"
+
+
+ON_LOG_DIRS = (
+    "fsck",
+    "fsck --repair --dry-run",
+    "recover",
+    "reindex",
+    "reindex --dry-run",
+    "reindex --verify",
+    "compact --topic orders --dry-run",
+)
+REPORT_EVERY_DIRECTORY = ("fsck", "recover")
+
+
+@pytest.mark.parametrize("words", ON_LOG_DIRS)
+def test_a_new_disk_of_a_broker_is_passed_over(place: Path, new_disk: Path, words: str) -> None:
     config = place / "server.properties"
-    config.write_text(f"log.dirs={place}/root,{place}/empty\n")
-    alone = CliRunner().invoke(cli, [*words.split(), str(place / "root")])
+    config.write_text(f"log.dirs={place}/root,{new_disk}\n")
+    ensure_as_without(words, [place / "root"], ["--config", str(config)])
+
+
+@pytest.mark.parametrize("words", ["ls", *ON_LOG_DIRS])
+@pytest.mark.parametrize("names", [("root", "empty"), ("empty", "root")])
+def test_a_formatted_disk_without_partitions_is_passed_over_when_it_is_named(
+    place: Path, words: str, names: tuple[str, str]
+) -> None:
+    say_owner(place / "root", "OimrddjSTw20XAh5VnF0_A")
+    say_owner(place / "empty", "1tqYDSwdSPSJC3_YrWReVw")
+    ensure_as_without(words, [place / "root"], [str(place / name) for name in names])
+
+
+def ensure_as_without(words: str, filled: list[Path], arguments: list[str]) -> None:
+    """A command ends, and prints, as it does on the directories that have partitions."""
+    alone = CliRunner().invoke(cli, [*words.split(), *map(str, filled)])
     assert alone.exit_code in (0, 1)
-    both = CliRunner().invoke(cli, [*words.split(), "--config", str(config)])
-    assert (both.exit_code, both.output) == (alone.exit_code, alone.output)
+    done = CliRunner().invoke(cli, [*words.split(), *arguments])
+    assert done.exit_code == alone.exit_code, done.output
+    if words.startswith(REPORT_EVERY_DIRECTORY):
+        assert alone.output.splitlines()[0] in done.output
+    else:
+        assert done.output == alone.output
+
+
+@pytest.mark.parametrize("words", ON_LOG_DIRS)
+def test_new_disks_alone_are_wrong_usage(place: Path, words: str) -> None:
+    config = place / "server.properties"
     config.write_text(f"log.dirs={place}/empty\n")
     done = CliRunner().invoke(cli, [*words.split(), "--config", str(config)])
     assert done.exit_code == (1 if words == "fsck" else 2), "fsck says whether a broker would start there"
+
+
+@pytest.mark.parametrize("words", ["reindex", "reindex --dry-run", "compact --topic orders"])
+def test_formatted_disks_without_partitions_leave_nothing_to_work_on(place: Path, words: str) -> None:
+    for name, directory_id in (("empty", "OimrddjSTw20XAh5VnF0_A"), ("foreign", "1tqYDSwdSPSJC3_YrWReVw")):
+        say_owner(place / name, directory_id)
+    done = CliRunner().invoke(cli, [*words.split(), str(place / "empty"), str(place / "foreign")])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert ("has a partition of topic orders" if "--topic" in words else "holds nothing to work on") in done.stderr
+
+
+def test_a_load_takes_a_new_disk_for_a_log_directory(place: Path, new_disk: Path) -> None:
+    config = place / "server.properties"
+    config.write_text(f"log.dirs={place}/root,{new_disk}\n")
+    rows = place / "rows.csv"
+    rows.write_text("value,partition\nx,1\n")
+    words = ["load", str(rows), "--topic", "orders", "--partitions", "2", "--config", str(config)]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.stderr
+    assert (new_disk / "orders-1").is_dir(), "a new partition goes where the fewest are"
 
 
 @pytest.mark.parametrize(

@@ -100,9 +100,14 @@ def reindex(
 
 def _topics_by_root(directories: list[str], named: list[str]) -> dict[str, list[str] | None]:
     """Which topics to rebuild in each log directory; None for all. Directories without any of them are left out."""
-    if len(directories) == 1 or not named:
+    if len(directories) == 1:
         return dict.fromkeys(directories, named or None)
-    return {**directories_of_topics(directories, named)}
+    if named:
+        return {**directories_of_topics(directories, named)}
+    from tidelog.fsck.held_root import HeldRoot
+
+    filled = [directory for directory in directories if HeldRoot(directory).has_partitions]
+    return dict.fromkeys(filled or directories)  # where none has any, the first one says so
 
 
 def _run(

@@ -92,6 +92,11 @@ class HeldRoot:
     # -- what is in it -------------------------------------------------------------------------------------------
 
     @property
+    def has_partitions(self) -> bool:
+        """Whether `partitions` has any. It may be asked before the root is held."""
+        return bool(self._places)
+
+    @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions, in order; without those on their way out or in, and without the metadata log."""
         places = self._places
