@@ -54,19 +54,30 @@ def judge_nodes(
             reason = "the directories are in an object store; copy them to a disk first"
             verdicts.append(Verdict([root.place.path for root in node], reason=reason))
             continue
-        if not _belong_together(node, named):
-            reason = "several copies of one directory: name the log.dirs of one node"
-            verdicts.append(Verdict([root.place.path for root in node], reason=reason))
+        doubt = _why_unrelated(node, named, is_only=len(node) == len(wanted))
+        if doubt is not None:
+            verdicts.append(Verdict([root.place.path for root in node], reason=doubt))
             continue
         _note_twins(node)
         verdicts.append(_judge(fs, node, held_markers))
     return verdicts
 
 
-def _belong_together(node: list[RootFiles], named: Collection[str]) -> bool:
-    """Whether directories are those of one node, and not copies of each other in a tree of backups."""
+def _why_unrelated(node: list[RootFiles], named: Collection[str], *, is_only: bool) -> str | None:
+    """Why directories are not known to be the log.dirs of one node; None if they are judged as those.
+
+    Directories that a tree was searched for may be copies of each other, or of several nodes. `is_only`: nothing else
+    was found.
+    """
+    if all(root.place.path in named for root in node) or (len(node) == 1 and (is_only or node[0].meta is not None)):
+        return None
     ids = [None if root.meta is None else root.meta.directory_id for root in node]
-    return all(root.place.path in named for root in node) or (None not in ids and len(set(ids)) == len(ids))
+    known = [directory_id for directory_id in ids if directory_id is not None]
+    if len(set(known)) < len(known):
+        return "several copies of one directory: name the log.dirs of one node"
+    if len(known) < len(ids):
+        return "nothing here says which directories are log.dirs of one node: name those of one node"
+    return None
 
 
 def _nodes(fs: ReadFileSystem, roots: Sequence[RootFiles], named: Collection[str]) -> Nodes:
