@@ -22,7 +22,7 @@ _NO_PATH = (
     "for a stream .start('/var/lib/kafka'), or .option('path', ...)"
 )
 _OTHER_DIRS = "write with `tidelog load --config server.properties`"
-_NO_OTHER_DIR = "or set the option onlyLogDir=true if the broker has no other"
+_OTHER_OR_ONLY_DIR = f"{_OTHER_DIRS}, or set the option onlyLogDir=true if the broker has no other"
 _BATCH_BYTES = 64 << 10
 _SIZES = ("segment.bytes", "index.interval.bytes", "max.message.bytes")
 _MINUTE_MS, _DAY_MS = 60_000, 86_400_000
@@ -98,7 +98,8 @@ class WriteOptions(NamedTuple):
 
     def broker_dirs(self, fs: ReadFileSystem) -> BrokerDirs:
         """The log directory, as the only one that this write knows of its broker."""
-        return BrokerDirs(fs, [self.root], are_all=self.is_only_log_dir, ways=_OTHER_DIRS, no_other=_NO_OTHER_DIR)
+        only = self.is_only_log_dir
+        return BrokerDirs(fs, [self.root], are_all=only, ways=_OTHER_DIRS, ways_unlisted=_OTHER_OR_ONLY_DIR)
 
     @property
     def config(self) -> LogConfig:

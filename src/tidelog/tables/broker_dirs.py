@@ -18,16 +18,18 @@ from tidelog.view.files import ReadOnlyFiles
 from tidelog.view.partition import PartitionView
 from tidelog.view.topic_configs import broker_log_dirs
 
-__all__ = ["NAME_ALL", "BrokerDirs"]
+__all__ = ["LIST_ALL", "NAME_ALL", "BrokerDirs"]
 
 NAME_ALL = "name all of them (--to DIR --to DIR, or --config server.properties)"
+LIST_ALL = "pass --config server.properties, whose log.dirs are all of them (load_table: are_all_dirs=True)"
 
 
 class BrokerDirs:
     """The log directories that a write knows. `are_all`: somebody says that the broker has no others.
 
-    `ways` is what a person can do about directories that are missing, and `no_other` the way to say that there are
-    none, which the metadata log overrules.
+    `ways` is what a person can do about directories that the metadata log lists and nobody has named. `ways_unlisted`
+    is that where no metadata log lists them: naming more of them does not show that these are all, so somebody has to
+    say it.
     """
 
     def __init__(
@@ -37,13 +39,13 @@ class BrokerDirs:
         *,
         are_all: bool = False,
         ways: str = NAME_ALL,
-        no_other: str | None = None,
+        ways_unlisted: str = LIST_ALL,
     ) -> None:
         self._fs = fs
         self._roots = list(roots)
         self._are_all = are_all
         self._ways = ways
-        self._ways_unlisted = ways if no_other is None else f"{ways}, {no_other}"
+        self._ways_unlisted = ways_unlisted
         self._is_checked = False
 
     @property

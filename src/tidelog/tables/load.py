@@ -31,7 +31,7 @@ from tidelog.log.files import FileSystem
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, TopicPartition, check_partition
 from tidelog.log.unified_log import UnifiedLog
-from tidelog.tables.broker_dirs import NAME_ALL
+from tidelog.tables.broker_dirs import LIST_ALL, NAME_ALL
 from tidelog.tables.load_roots import LoadRoots
 from tidelog.view.addresses import ensure_no_address, local_path
 
@@ -261,9 +261,10 @@ class _Loading:
             numbers = self._named(batch.column("partition"))
         self._is_all_named = self._is_all_named and not numbers.null_count
         if numbers.null_count and not self._is_known:
+            ways = LIST_ALL if self._root.may_lack_some else NAME_ALL
             raise InvalidRequestError(
                 f"a row without a partition, and of {self._topic} only {_list(self._root.there)} are here: if the "
-                f"broker has other log directories, {NAME_ALL}; otherwise --partitions says how many there are"
+                f"broker has other log directories, {ways}; otherwise --partitions says how many there are"
             )
         if numbers.null_count and "key" in batch.schema.names and not pa.types.is_null(batch.column("key").type):
             numbers = (
