@@ -27,9 +27,9 @@ same. Tables are for people, `--json` is for programs; progress appears on stand
 
 A command that is given several directories does nothing if one of them is wrong usage. Only `load --to` makes a
 directory that does not exist, and takes an empty one. With `--config`, an empty directory of log.dirs is passed over:
-it is a new disk. A check by `fsck` judges log directories that are missing, empty or files: Kafka may not start on
-them. `dump-log` alone keeps the exit codes of Kafka's tool, and `--help` prints its text; `dump-log -h`
-prints ours.
+it is a new disk. A formatted one without partitions is passed over beside others that have some, named or not. A
+check by `fsck` judges log directories that are missing, empty or files: Kafka may not start on them. `dump-log`
+alone keeps the exit codes of Kafka's tool, and `--help` prints its text; `dump-log -h` prints ours.
 Completion for your shell: `tidelog completion --help`.
 """
 

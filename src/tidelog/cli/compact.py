@@ -8,7 +8,7 @@ import click
 from tidelog.cli.compaction_run import NOT_ALL_DONE, CompactionOutput, CompactionRun, settings_by_root
 from tidelog.cli.completion import complete_topic
 from tidelog.cli.local_paths import LOCAL_PATH
-from tidelog.cli.log_dirs import config_option, ensure_no_duplicates, log_dirs, metadata_option, metadata_root
+from tidelog.cli.log_dirs import config_option, ensure_sound, log_dirs, metadata_option, metadata_root
 from tidelog.cli.settings import settings_of
 
 __all__ = ["compact", "compact_options"]
@@ -69,7 +69,7 @@ def compact(
     Run it as the broker's user, or as root: new files get the owner of the old ones.
     """
     roots = log_dirs(directories, config)
-    ensure_no_duplicates(roots)
+    ensure_sound(roots)
     configs = settings_by_root(roots, topics, settings_of(settings), metadata_root(roots, metadata))
     code = 0
     for root, by_topic in configs.items():

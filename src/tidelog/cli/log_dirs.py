@@ -20,7 +20,7 @@ from tidelog.log.names import CLUSTER_METADATA_DIRECTORY
 __all__ = [
     "config_option",
     "directories_of_topics",
-    "ensure_no_duplicates",
+    "ensure_sound",
     "is_empty",
     "log_dirs",
     "metadata_option",
@@ -133,10 +133,14 @@ def _unlike(directories: list[str]) -> list[str]:
     return directories
 
 
-def ensure_no_duplicates(directories: Sequence[str]) -> None:
-    """Raise InvalidRequestError if a partition is in two log directories."""
+def ensure_sound(directories: Sequence[str]) -> None:
+    """Raise InvalidRequestError if one of several directories holds no log, or a partition is in two of them."""
     from tidelog.errors import InvalidRequestError
+    from tidelog.fsck.places import find_places
+    from tidelog.log.local_files import LocalFileSystem
 
+    if len(directories) > 1:  # one that holds no log would be passed over as if it were a new disk
+        find_places(LocalFileSystem(), directories)
     found: dict[str, str] = {}
     for directory in directories:
         for name in sorted(_partition_names(directory)):

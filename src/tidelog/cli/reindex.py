@@ -10,7 +10,7 @@ from tidelog.cli.local_paths import LOCAL_PATH
 from tidelog.cli.log_dirs import (
     config_option,
     directories_of_topics,
-    ensure_no_duplicates,
+    ensure_sound,
     log_dirs,
     metadata_option,
     metadata_root,
@@ -77,7 +77,7 @@ def reindex(
     suffixes = tuple(f".{kind}" for kind in kinds or _KINDS)
     is_trial = dry_run or verify
     roots = log_dirs(directories, config)
-    ensure_no_duplicates(roots)
+    ensure_sound(roots)
     known = metadata_root(roots, metadata)
     rows, left = [], []
     for root, some in _topics_by_root(roots, list(dict.fromkeys(topics))).items():
