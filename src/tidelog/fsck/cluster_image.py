@@ -18,6 +18,7 @@ from typing import Any
 from tidelog.errors import CorruptionError, ProtocolError
 from tidelog.fsck import feature_levels as levels
 from tidelog.fsck.partition_state import Replicas
+from tidelog.fsck.undo_log import UndoLog
 from tidelog.log.manager.meta_properties import MIGRATING_DIRECTORY
 from tidelog.log.partition_metadata import uuid_text
 from tidelog.log.text_files import to_number
@@ -34,7 +35,7 @@ _SHUTDOWN_CHANGES = (0, 1)
 _PRINCIPAL = re.compile(r"[^:]*:.*", re.DOTALL)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Topic:
     """A topic and its partitions."""
 
@@ -42,7 +43,7 @@ class Topic:
     partitions: dict[int, Replicas] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Broker:
     """A broker that has registered."""
 
@@ -50,19 +51,6 @@ class Broker:
     directories: tuple[uuid.UUID, ...]
     is_of_zookeeper: bool
     has_cordoned: bool  # it says which of its directories are cordoned, be it none
-
-
-def _copied(value: Any) -> Any:
-    """A copy of what can be changed. Values are shared: a hostile log may begin many transactions."""
-    match value:
-        case dict():
-            return {name: _copied(one) for name, one in value.items()}
-        case set():
-            return set(value)
-        case Topic() | Broker():
-            return replace(value, **{name: _copied(one) for name, one in vars(value).items()})
-        case _:
-            return value
 
 
 def decode_metadata(data: bytes | None) -> tuple[str, Any]:
@@ -101,7 +89,7 @@ class ClusterImage:
         self.brokers: dict[int, Broker] = {}
         self.controllers: set[int] = set()
         self.is_new = True  # no record was replayed, of any kind: Kafka creates a cluster
-        self._before: ClusterImage | None = None  # the metadata transaction that has not ended
+        self._undo = UndoLog()  # makes all changes, so that a metadata transaction can be aborted
         self._topic_names: dict[str, uuid.UUID] = {}
         self._directories: dict[uuid.UUID, int] = {}  # the broker of each
         self._acls: set[uuid.UUID] = set()
@@ -119,33 +107,27 @@ class ClusterImage:
         kind, record = decode_metadata(data)
         self.is_new = False
         if kind == "BeginTransactionRecord":
-            if self._before is not None:
+            if self._undo.is_open:
                 raise CorruptionError("a metadata transaction begins inside of another one")
-            self._before = self._copy()
+            self._undo.begin()
         elif kind in ("EndTransactionRecord", "AbortTransactionRecord"):
-            if self._before is None:
+            if not self._undo.is_open:
                 raise CorruptionError("the end of a metadata transaction that did not begin")
             if kind == "AbortTransactionRecord":
-                self.abort_transaction()
-            self._before = None
+                self._undo.abort()
+            else:
+                self._undo.keep()
         else:
             self._apply(kind, record)
 
-    def _copy(self) -> "ClusterImage":
-        """The same metadata, which does not change with this one."""
-        other = ClusterImage()
-        vars(other).update({name: _copied(value) for name, value in vars(self).items()})
-        return other
-
     def abort_transaction(self) -> None:
         """Go back to where the metadata transaction began that has not ended, if there is one."""
-        if self._before is not None:
-            self.__dict__.update(self._before.__dict__)
+        self._undo.abort()
 
     def set_feature(self, name: str, level: int) -> None:
         """Set the level of a feature. Raises CorruptionError for one that Kafka 4.3 does not support."""
         levels.ensure_supported(name, level)
-        self.features[name] = level
+        self._undo.put(self.features, name, level)
 
     def is_unclean_election_allowed(self, topic: str, broker: int) -> bool:
         """Whether a replica that is not in sync may lead a topic."""
@@ -191,28 +173,29 @@ class ClusterImage:
             case "FeatureLevelRecord":
                 self.set_feature(record.name, record.feature_level)
             case "RegisterControllerRecord":
-                self.controllers.add(record.controller_id)
+                self._undo.add(self.controllers, record.controller_id)
             case "ProducerIdsRecord":
                 if self._next_producer_id is not None and record.next_producer_id <= self._next_producer_id:
                     raise CorruptionError(
                         f"producer ids go back from {self._next_producer_id} to {record.next_producer_id}"
                     )
-                self._next_producer_id = record.next_producer_id
+                self._undo.put(vars(self), "_next_producer_id", record.next_producer_id)
             case "AccessControlEntryRecord":
-                self._acls.add(record.id)
+                self._undo.add(self._acls, record.id)
             case "RemoveAccessControlEntryRecord":
-                _remove(self._acls, record.id, f"ACL {uuid_text(record.id)}")
+                self._remove(self._acls, record.id, f"ACL {uuid_text(record.id)}")
             case "UserScramCredentialRecord":
-                self._credentials.add((record.name, record.mechanism))
+                self._undo.add(self._credentials, (record.name, record.mechanism))
             case "RemoveUserScramCredentialRecord":
-                _remove(self._credentials, (record.name, record.mechanism), f"SCRAM credential of {record.name!r}")
+                who = (record.name, record.mechanism)
+                self._remove(self._credentials, who, f"SCRAM credential of {record.name!r}")
             case "DelegationTokenRecord":
                 for principal in (record.owner, record.requester, *record.renewers):
                     if not _PRINCIPAL.fullmatch(principal):
                         raise CorruptionError(f"a delegation token of {principal!r}, which is not type:name")
-                self._tokens.add(record.token_id)
+                self._undo.add(self._tokens, record.token_id)
             case "RemoveDelegationTokenRecord":
-                self._tokens.discard(record.token_id)
+                self._undo.discard(self._tokens, record.token_id)
             case _:
                 self._apply_to_brokers(kind, record)
 
@@ -225,11 +208,12 @@ class ClusterImage:
             table = self.configs
         else:
             return
-        configs = table.setdefault(record.resource_name, {})
+        if record.resource_name not in table:
+            self._undo.put(table, record.resource_name, {})
         if record.value is None:
-            configs.pop(record.name, None)
+            self._undo.drop(table[record.resource_name], record.name)
         else:
-            configs[record.name] = record.value
+            self._undo.put(table[record.resource_name], record.name, record.value)
 
     def _apply_to_topics(self, kind: str, record: Any) -> None:
         match kind:
@@ -238,15 +222,16 @@ class ClusterImage:
                     raise CorruptionError(f"a second record that creates topic {record.name!r}")
                 if record.topic_id in self.topics and self.topics[record.topic_id].partitions:
                     raise CorruptionError(f"a second topic with the id {uuid_text(record.topic_id)}")
-                self._topic_names[record.name] = record.topic_id
-                self.topics[record.topic_id] = Topic(record.name)
+                self._undo.put(self._topic_names, record.name, record.topic_id)
+                self._undo.put(self.topics, record.topic_id, Topic(record.name))
             case "RemoveTopicRecord":
                 name = self._topic(record.topic_id).name
-                self._topic_names.pop(name, None)
-                self.configs.pop(name, None)
-                del self.topics[record.topic_id]
+                self._undo.drop(self._topic_names, name)
+                self._undo.drop(self.configs, name)
+                self._undo.drop(self.topics, record.topic_id)
             case "PartitionRecord":
-                self._topic(record.topic_id).partitions[record.partition_id] = Replicas.of(record)
+                partitions = self._topic(record.topic_id).partitions
+                self._undo.put(partitions, record.partition_id, Replicas.of(record))
             case "PartitionChangeRecord":
                 partitions = self._topic(record.topic_id).partitions
                 found = partitions.get(record.partition_id)
@@ -254,49 +239,53 @@ class ClusterImage:
                     raise CorruptionError(
                         f"there is no partition {record.partition_id} of {uuid_text(record.topic_id)}"
                     )
-                partitions[record.partition_id] = found.changed_by(record)
+                self._undo.put(partitions, record.partition_id, found.changed_by(record))
             case "ClearElrRecord":
                 if record.topic_name and record.topic_name not in self._topic_names:
                     raise CorruptionError(f"there is no topic {record.topic_name!r} whose replicas are not eligible")
                 for topic in self.topics.values():
                     if record.topic_name in ("", topic.name):
-                        topic.partitions = {
-                            number: replicas.without_eligible() for number, replicas in topic.partitions.items()
-                        }
+                        for number, replicas in topic.partitions.items():
+                            self._undo.put(topic.partitions, number, replicas.without_eligible())
 
     def _apply_to_brokers(self, kind: str, record: Any) -> None:
         match kind:
             case "RegisterBrokerRecord":
                 directories = tuple(record.log_dirs or ())
                 self._move_directories(record.broker_id, directories)
-                self.brokers[record.broker_id] = Broker(
+                broker = Broker(
                     record.broker_epoch, directories, record.is_migrating_zk_broker,
                     has_cordoned=record.cordoned_log_dirs is not None,
                 )  # fmt: skip
+                self._undo.put(self.brokers, record.broker_id, broker)
             case "UnregisterBrokerRecord":
                 self._registered(record.broker_id, record.broker_epoch)
                 self._move_directories(record.broker_id, ())
-                del self.brokers[record.broker_id]
+                self._undo.drop(self.brokers, record.broker_id)
             case "FenceBrokerRecord" | "UnfenceBrokerRecord":
                 self._registered(record.id, record.epoch)
             case "BrokerRegistrationChangeRecord":
                 broker = self._registered(record.broker_id, record.broker_epoch)
                 if record.fenced not in _FENCED_CHANGES or record.in_controlled_shutdown not in _SHUTDOWN_CHANGES:
                     raise CorruptionError(f"a change of broker {record.broker_id} that is unknown: {record}")
+                directories = tuple(record.log_dirs or ()) or broker.directories
                 if record.log_dirs:
-                    self._move_directories(record.broker_id, tuple(record.log_dirs))
-                    broker.directories = tuple(record.log_dirs)
-                broker.has_cordoned |= record.cordoned_log_dirs is not None
+                    self._move_directories(record.broker_id, directories)
+                has_cordoned = broker.has_cordoned or record.cordoned_log_dirs is not None
+                changed = replace(broker, directories=directories, has_cordoned=has_cordoned)
+                self._undo.put(self.brokers, record.broker_id, changed)
 
     def _move_directories(self, broker: int, directories: tuple[uuid.UUID, ...]) -> None:
         """A directory belongs to one broker."""
         for directory in self.brokers[broker].directories if broker in self.brokers else ():
-            if self._directories.pop(directory, None) != broker:
+            if self._directories.get(directory) != broker:
                 raise CorruptionError(f"broker {broker} has left directory {uuid_text(directory)} before")
+            self._undo.drop(self._directories, directory)
         for directory in directories:
-            other = self._directories.setdefault(directory, broker)
+            other = self._directories.get(directory, broker)
             if other != broker:
                 raise CorruptionError(f"brokers {other} and {broker} have the directory {uuid_text(directory)}")
+            self._undo.put(self._directories, directory, broker)
 
     def _registered(self, number: int, epoch: int) -> Broker:
         broker = self.brokers.get(number)
@@ -309,8 +298,7 @@ class ClusterImage:
             raise CorruptionError(f"there is no topic {uuid_text(topic_id)}")
         return self.topics[topic_id]
 
-
-def _remove(known: set[Any], one: object, what: str) -> None:
-    if one not in known:
-        raise CorruptionError(f"the removal of {what}, which does not exist")
-    known.remove(one)
+    def _remove(self, known: set[Any], one: object, what: str) -> None:
+        if one not in known:
+            raise CorruptionError(f"the removal of {what}, which does not exist")
+        self._undo.discard(known, one)
