@@ -12,6 +12,7 @@ from tests.fsck.roots_on_disk import flip
 from tests.fsck.test_repair import offsets_in, repaired
 from tests.fsck.test_segment_scan import scanned
 from tidelog.fsck.batch_order import are_dense
+from tidelog.fsck.segment_facts import SegmentFacts
 from tidelog.log.names import LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
 from tidelog.records import NewRecord, build_batch
 
@@ -125,3 +126,21 @@ def test_gaps_show_where_sound_batches_touch(
 ) -> None:
     facts = scanned(b"".join(batch(offset) for offset in offsets))
     assert are_dense([facts], explained) is wanted
+
+
+def test_gaps_between_many_segments_are_found_in_one_pass() -> None:
+    asked = 0
+
+    class Counted(SegmentFacts):
+        def __getattribute__(self, name: str) -> object:
+            nonlocal asked
+            asked += name == "base_offset"
+            return super().__getattribute__(name)
+
+    segments = []
+    for offset in range(100):
+        facts = Counted(file_name(offset, LOG_SUFFIX), offset, len(batch(offset)))
+        facts.batches = scanned(batch(offset)).batches
+        segments.append(facts)
+    assert are_dense(segments) is True
+    assert asked <= 2 * len(segments)

@@ -157,9 +157,10 @@ def are_dense(segments: Sequence[SegmentFacts], explained: Sequence[tuple[int, i
     offset of the second.
     """
     known = {one for pair in explained for one in (pair[0], pair[1] + 1)}
+    bases = [facts.base_offset for facts in segments]
     is_seen = False
     for number, facts in enumerate(segments):
-        low, high = range_of([one.base_offset for one in segments], number)
+        low, high = range_of(bases, number)
         batches, is_last = facts.batches, number + 1 == len(segments)
         fits = ~_outside(batches, low, high)
         inside = np.flatnonzero(fits)
