@@ -48,7 +48,7 @@ def _is_after(facts: SegmentFacts, position: int, flushed: int | None) -> bool:
 def _offset_before(facts: SegmentFacts, position: int) -> int:
     """The offset after the sound batches before a position, one of which may have lost its own."""
     number = int(np.searchsorted(facts.batches["position"], position))
-    return int(facts.batches["last"][:number].max()) + 1 if number else facts.base_offset
+    return int(facts.batches.reached[number - 1]) + 1 if number else facts.base_offset
 
 
 def note_damage(

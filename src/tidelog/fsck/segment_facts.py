@@ -26,11 +26,12 @@ class Batches:
     made when they are asked for.
     """
 
-    __slots__ = ("_columns", "_which")
+    __slots__ = ("_columns", "_reached", "_which")
 
     def __init__(self, columns: Any, which: Any = None) -> None:
         self._columns = columns  # one row per name
         self._which = which
+        self._reached: Any = None
 
     @classmethod
     def joined(cls, parts: "list[Any]") -> "Batches":
@@ -43,6 +44,13 @@ class Batches:
     def columns(self) -> Any:
         """A row of numbers for each name."""
         return self._columns if self._which is None else self._columns[:, self._which]
+
+    @property
+    def reached(self) -> Any:
+        """For each batch, the largest last offset up to and including it. Computed once: many findings need it."""
+        if self._reached is None:
+            self._reached = np.maximum.accumulate(self["last"])
+        return self._reached
 
     def __len__(self) -> int:
         return len(self["position"])
