@@ -1,8 +1,8 @@
 """Would Kafka start on damaged directories, and with what: our verdict beside what Apache Kafka 4.3 does.
 
 A case is a state of directories (judged_roots.py), damaged by a seeded choice (start_damages.py; one in three by name:
-record_damages.py, file_damages.py), judged by us, and given to a broker. Both must say the same: whether it starts,
-with which topics, and where each partition begins and ends. Needs Apache Kafka's jars (`make compat`
+record_damages.py, file_damages.py, order_damages.py), judged by us, and given to a broker. Both must say the same:
+whether it starts, with which topics, and where each partition begins and ends. Needs Apache Kafka's jars (`make compat`
 fetches them) and Java.
 
     python -m tests.campaign --only starts --seed 7 --cases 1        one case again
@@ -20,6 +20,7 @@ import click
 from tests.compat.file_damages import FILE_DAMAGES
 from tests.compat.judged_roots import FOLDERS, STATES, copy_tree, judged_roots
 from tests.compat.kafka_tools import missing
+from tests.compat.order_damages import ORDER_DAMAGES
 from tests.compat.record_damages import RECORD_DAMAGES
 from tests.compat.start_damages import damage
 from tests.compat.start_judge import Judged, Late, StartJudge
@@ -39,7 +40,9 @@ HANGS = {
     "last segment of the metadata named '9223372036854775806'",
     "last segment of the metadata named '9223372036854775807'",
 }
-DAMAGES = {name: damage for name, damage in {**RECORD_DAMAGES, **FILE_DAMAGES}.items() if name not in HANGS}
+DAMAGES = {
+    name: damage for name, damage in {**RECORD_DAMAGES, **FILE_DAMAGES, **ORDER_DAMAGES}.items() if name not in HANGS
+}
 
 
 class Case(NamedTuple):

@@ -29,6 +29,14 @@ NAMED = (
     "root 1 loops",
     "version 0 and codec 3 in the last batch of orders-1",
     "a last offset before the first in the last batch of orders-1",
+    "a late batch of the metadata log again near the start of its segment",
+    "a late batch of the metadata log again before its successor",
+    "a late batch of the metadata log only near the start of its segment",
+    "the last batch of the metadata log but one again at its end",
+    "the newest snapshot ends inside of a batch of topics",
+    "the newest snapshot ends after the log",
+    "a control batch of the metadata log again in the middle",
+    "a control record that a new leader reads again",
 )
 
 

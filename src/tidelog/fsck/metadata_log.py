@@ -9,7 +9,7 @@
 1. The log is recovered from offset 0 and ends at the first damaged batch.
 2. The newest snapshot counts. If the log ends before it, the log is discarded; if the log begins after it, Kafka fails.
 3. The snapshot is read up to its last whole batch, and the checksum of each batch is verified. A footer is optional.
-4. The records of the log are replayed from the end of the snapshot on.
+4. The log is replayed from the end of the snapshot on, in whole batches: read_order.py says which.
 
 Kafka: KafkaRaftLog, KRaftControlRecordStateMachine, FileQuorumStateStore, MetadataLoader.
 """
@@ -18,16 +18,17 @@ import json
 import math
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tidelog.errors import CorruptionError, StorageError, TidelogError
 from tidelog.fsck.cluster_image import ClusterImage, decode_metadata
 from tidelog.fsck.feature_levels import METADATA_VERSION
 from tidelog.fsck.kafka_loading import load_as_kafka
+from tidelog.fsck.read_order import UnreachableEndError, batches_as_read, batches_read_again
 from tidelog.fsck.rehearsal import RehearsalFileSystem
 from tidelog.log.files import ReadFileSystem, join, read_whole
-from tidelog.log.names import BOOTSTRAP_CHECKPOINT, LOG_SUFFIX, PARTITION_METADATA, file_name
+from tidelog.log.names import BOOTSTRAP_CHECKPOINT, PARTITION_METADATA
 from tidelog.log.offsets import MAX_OFFSET
 from tidelog.log.partition_metadata import ZERO_UUID, read_topic_id, uuid_text
 from tidelog.log.unified_log import UnifiedLog
@@ -164,22 +165,7 @@ def read_metadata_log(fs: RehearsalFileSystem, directory: str) -> MetadataLog:
             start = snapshot.end_offset
             if (snapshot.epoch, snapshot.end_offset) > (log.leader_epochs.latest_epoch or 0, log.log_end_offset):
                 log.truncate_fully_and_start_at(snapshot.end_offset)
-        next_offset, fault = start, None
-        for batch, path in _batches(fs, log):
-            if batch.is_control and start < batch.next_offset < next_offset:
-                raise Unstartable(
-                    path, f"a control batch goes back to offset {batch.base_offset}, expected is {next_offset}"
-                )
-            try:
-                if fault is None or batch.is_control:
-                    replay.take_batch(batch, path, start)  # data batches that go back are replayed once more
-            except Unreplayable as error:
-                fault = error
-            next_offset = max(next_offset, batch.next_offset)
-        if log.log_end_offset < next_offset:
-            raise Unstartable(
-                directory, f"the log ends at {log.log_end_offset}, and a batch in it reaches {next_offset - 1}"
-            )
+        fault = _replay_log(fs, log, start, replay)
         try:
             replay.finish(directory, is_whole=True)
         except Unreplayable as error:
@@ -191,6 +177,8 @@ def read_metadata_log(fs: RehearsalFileSystem, directory: str) -> MetadataLog:
             )
         if log.leader_epochs.latest_epoch == MAX_INT32:
             raise Unstartable(directory, f"after leader epoch {MAX_INT32} none can be elected")
+        if fault is None:
+            _ensure_writable(directory, log.log_end_offset, max(start, replay.reached))
         configured = frozenset[int]() if quorum is None else quorum.voters
         return MetadataLog(
             replay.image, replay.voters, configured, log.log_start_offset, log.log_end_offset, replay.kraft_version,
@@ -223,11 +211,42 @@ def _newest_snapshot(fs: RehearsalFileSystem, directory: str, log: UnifiedLog) -
     return None
 
 
-def _batches(fs: RehearsalFileSystem, log: UnifiedLog) -> Iterator[tuple[Batch, str]]:
-    for segment in log.segments:
-        path = join(log.directory, file_name(segment.base_offset, LOG_SUFFIX))
-        for batch in read_batches(read_whole(fs, path)):
-            yield batch, path
+def _replay_log(fs: RehearsalFileSystem, log: UnifiedLog, start: int, replay: "_Replay") -> Unreplayable | None:
+    """Replay a log from an offset on. Of data batches only the first error counts; it is returned."""
+    fault = None
+    try:
+        for batch, path in batches_as_read(fs, log, start):
+            try:
+                if fault is None or batch.is_control:
+                    replay.take_batch(batch, path)
+            except Unreplayable as error:
+                fault = error
+    except UnreachableEndError as error:
+        raise Unstartable(log.directory, str(error)) from error
+    return fault or _fault_of_leader(fs, log, start, replay)
+
+
+def _ensure_writable(directory: str, end: int, reached: int) -> None:
+    """Raise Undecided if a new leader writes at offsets that it has replayed.
+
+    It resigns then and is elected again, each time with a batch more, until the log is long enough or a time is up.
+    """
+    if reached > end + 1:  # the batch of the election itself may have the first offset, and a batch after it the second
+        raise Undecided(
+            f"{directory}: the log ends at {end}, and {reached} was read before; a start depends on how fast the "
+            "controller is elected again"
+        )
+
+
+def _fault_of_leader(fs: RehearsalFileSystem, log: UnifiedLog, start: int, replay: "_Replay") -> Unreplayable | None:
+    """What a new leader cannot replay of what it reads again: control records, and all if it has read nothing yet."""
+    try:
+        for batch, path in batches_read_again(fs, log):
+            if batch.is_control or start == log.log_end_offset:
+                replay.take_batch(batch, path)
+    except Unstartable as error:
+        return Unreplayable(error.path, error.reason)
+    return None
 
 
 class _Replay:
@@ -237,6 +256,7 @@ class _Replay:
         self.image = ClusterImage()
         self.voters: dict[int, uuid.UUID] | None = None
         self.kraft_version: int | None = None
+        self.reached = -1  # the largest offset that was replayed, but for those of control records
         self._quorum_changes: dict[ControlType, int] = {}  # the offset of the last record of voters, and of versions
 
     def take_snapshot(self, fs: ReadFileSystem, path: str, end_offset: int) -> None:
@@ -248,28 +268,25 @@ class _Replay:
                 if is_first and (not batch.is_control or _first_type(batch) is not ControlType.SNAPSHOT_HEADER):
                     raise Unstartable(path, "it does not begin with the header of a snapshot")
                 is_first = False
-                self.take_batch(batch, path, 0, as_of=end_offset - 1)
+                self.take_batch(batch, path, as_of=end_offset - 1)
         except TidelogError as error:
             raise error if isinstance(error, Unstartable) else Unstartable(path, str(error)) from error
         if is_first:
             raise Unstartable(path, "there is no whole batch in it")
 
-    def take_batch(self, batch: Batch, path: str, start: int, *, as_of: int | None = None) -> None:
-        """Replay the records of a batch from an offset on. Those of a snapshot all count as of its last offset."""
+    def take_batch(self, batch: Batch, path: str, *, as_of: int | None = None) -> None:
+        """Replay all records of a batch. Those of a snapshot all count as of its last offset."""
         if not isinstance(batch, RecordBatch):
             raise Unstartable(path, f"a message set of version {batch.magic}")
-        if batch.last_offset < start:
-            return
         try:
             for record in batch.records():
-                if record.offset < start:
-                    continue
                 if batch.is_control:
                     self._take_control(record.key, record.value, record.offset if as_of is None else as_of)
                     continue
                 if record.key is not None or record.headers:
                     raise CorruptionError(f"the record at offset {record.offset} has a key or headers")
                 self.image.take(record.value)
+                self.reached = max(self.reached, record.offset if as_of is None else as_of)
         except Unstartable:
             raise
         except TidelogError as error:
