@@ -195,7 +195,7 @@ class Applier:
         if plan.epochs is not None:
             quarantine.keep_file(join(directory, LEADER_EPOCH_CHECKPOINT), code=plan.epochs_code, why="rewritten")
         if plan.topic_id is not None:
-            quarantine.keep_file(join(directory, PARTITION_METADATA), code="PAR-METADATA", why="rewritten")
+            quarantine.keep_file(join(directory, PARTITION_METADATA), code=plan.topic_id.code, why="rewritten")
         for path, first, last in plan.gaps:
             quarantine.note_missing(path, first, last, code="LOG-GAP", why="found so, taken as it is")
 

@@ -165,7 +165,7 @@ def conclude(
         root.check_offsets(known)
         if root.is_in_use:
             look_again(fs, root, [one for one in checks if one.root is root])
-    note_topic_ids(fs, checks)
+    note_topic_ids(fs, checks, report.verdicts)
     note_twins((one.notes, one.segments, one.layout) for one in checks)
     name_what_stays(fs, roots, checks, report.verdicts)
     for root in roots:

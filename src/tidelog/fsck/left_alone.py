@@ -18,8 +18,8 @@ __all__ = ["CODES_SET_ASIDE", "is_movable", "name_what_stays"]
 CODES_SET_ASIDE = ("PAR-NAME", "PAR-FOREIGN", "SEG-NO-LOG", "SNP-FORMAT", "SNP-STATE", "SNP-STRAY")
 _UNMOVABLE = "left as it is, since it is, or holds, no regular file but a link or the like: move it away yourself"
 _NO_ID = (
-    "left as it is, since no metadata log and no other partition of the topic here names the id: restore "
-    "partition.metadata from a replica"
+    "left as it is, since no metadata log and no other partition of the topic here names the id, or what is left of "
+    "the file names another one: restore partition.metadata from a replica"
 )
 _UNREAD = "left as it is, since a file of the partition cannot be read: see its FILE-READ"
 _OFFER = "--repair"
@@ -37,7 +37,7 @@ def name_what_stays(
             if is_unread:
                 one.notes.findings[number] = replace(finding, remedy=_UNREAD)
             elif finding.code == "PAR-METADATA":
-                if known_topic_id(fs, one.place.topic_partition.topic, checks, verdicts) is None:
+                if known_topic_id(fs, one, checks, verdicts) is None:
                     one.notes.findings[number] = replace(finding, remedy=_NO_ID)
             elif finding.code in CODES_SET_ASIDE and not is_movable(fs, finding):
                 one.notes.findings[number] = replace(finding, remedy=_UNMOVABLE)

@@ -30,7 +30,7 @@ from tidelog.fsck.partition_check import PartitionCheck
 from tidelog.fsck.root_plan import RootPlan, plan_root, set_aside_line
 from tidelog.fsck.segment_facts import Damage, span_of
 from tidelog.fsck.segment_scan import SegmentFacts
-from tidelog.fsck.topic_ids import KnownId, known_topic_id
+from tidelog.fsck.topic_ids import KnownId, is_damaged_id, known_topic_id
 from tidelog.log.checkpoints import EpochEntry
 from tidelog.log.files import ReadFileSystem, join
 from tidelog.log.local_files import LocalFileSystem
@@ -193,8 +193,8 @@ class PartitionPlan:
             yield f"{self.check.place.path}/{LEADER_EPOCH_CHECKPOINT}: {deed} ({self.epochs_code})"
         if self.topic_id is not None:
             path = f"{self.check.place.path}/{PARTITION_METADATA}"
-            topic_id, source = self.topic_id
-            yield f"{path}: written with topic id {uuid_text(topic_id)} of {source} (PAR-METADATA)"
+            topic_id, source, code = self.topic_id
+            yield f"{path}: written with topic id {uuid_text(topic_id)} of {source} ({code})"
         if self.reload:
             yield f"{name}: producer snapshots are brought up to date"
         for _, first, last in self.gaps:
@@ -275,7 +275,7 @@ def _is_bad(finding: Finding) -> bool:
 def _plan_partition(one: PartitionCheck, checked: Checked, fs: ReadFileSystem, left: list[Finding]) -> PartitionPlan:
     plan = PartitionPlan(one)
     bad = [finding for finding in one.notes.findings if _is_bad(finding)]
-    left += [finding for finding in bad if finding.code in _NOT_OURS]
+    left += [finding for finding in bad if finding.code in _NOT_OURS and not is_damaged_id(finding)]
     if one.notes.has("FILE-READ"):
         return plan  # what a file holds that cannot be read is not known: everything stays
     plan.owners = [finding for finding in bad if finding.code == "FILE-OWNER"]
@@ -287,10 +287,9 @@ def _plan_partition(one: PartitionCheck, checked: Checked, fs: ReadFileSystem, l
     _leave_unmovable(plan.set_aside, fs, left)
     plan.empty = _without_files(fs, plan.set_aside)
     plan.gaps = list(one.gaps)
-    if any(finding.code == "PAR-METADATA" for finding in bad):
-        plan.topic_id = known_topic_id(fs, one.place.topic_partition.topic, checked.partitions, checked.report.verdicts)
-        if plan.topic_id is None:
-            left += [finding for finding in bad if finding.code == "PAR-METADATA"]
+    if lacking := [finding for finding in bad if finding.code == "PAR-METADATA" or is_damaged_id(finding)]:
+        plan.topic_id = known_topic_id(fs, one, checked.partitions, checked.report.verdicts)
+        left += lacking if plan.topic_id is None else []
     _plan_log(plan, one, bad, left)
     if one.is_quorum and not one.is_sound:
         plan.gaps = []
