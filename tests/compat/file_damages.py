@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.compat.bootstrap_bytes import BOOTSTRAP_BYTES
 from tests.compat.record_damages import METADATA, framed
 from tests.log.logs import sealed
 from tidelog.records import NewRecord, build_batch, read_batches
@@ -179,6 +180,13 @@ def bootstrap(*values: bytes) -> Damage:
     )
 
 
+def to_bootstrap(change: Callable[[bytes], bytes]) -> Damage:
+    """Other bytes in bootstrap.checkpoint."""
+    return lambda roots, rng: put(
+        roots[0] / "bootstrap.checkpoint", change((roots[0] / "bootstrap.checkpoint").read_bytes())
+    )
+
+
 def without_metadata(damage: Damage) -> Damage:
     """And the metadata log is empty: Kafka creates a cluster."""
 
@@ -311,6 +319,7 @@ BOOTSTRAPS = {
     "with an unknown feature": bootstrap(level(30), UNHEARD_OF),
     "with a transaction": bootstrap(level(30), framed("BeginTransactionRecord")),
     "with a topic twice": bootstrap(level(30), *[framed("TopicRecord", name="a")] * 2),
+    **{f"with {words}": to_bootstrap(change) for words, change in BOOTSTRAP_BYTES.items()},
 }
 
 IN_BATCHES = {

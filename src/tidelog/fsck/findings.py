@@ -195,7 +195,8 @@ CODES: dict[str, Code] = {
     # The metadata log, and a node as a whole.
     "META-SNAPSHOT": Code(
         ERROR,
-        "a snapshot of the metadata log that cannot be read to its end; a warning where a newer one is sound",
+        "a snapshot of the metadata log that cannot be read to its end; a warning where a newer one is sound, or if "
+        "Kafka does not notice the damage",
         "restore it from a backup, or from another controller of the quorum",
     ),
     "META-QUORUM": Code(
@@ -205,8 +206,10 @@ CODES: dict[str, Code] = {
     ),
     "META-BOOTSTRAP": Code(
         ERROR,
-        "bootstrap.checkpoint cannot be used: Kafka does not start",
-        "move it away: it is not needed once there is a metadata log",
+        "bootstrap.checkpoint cannot be used: Kafka does not start; a warning if Kafka does not notice the damage, "
+        "since it verifies no checksum there",
+        "move it away if the node has a metadata log, which has its records; otherwise restore it from a backup or "
+        "another controller: a new cluster is created from it",
     ),
     "NODE-START": Code(
         ERROR, "Kafka 4.3 does not start on these directories", "fix the reason; see tidelog fsck --would-start"

@@ -11,13 +11,12 @@ from tidelog.errors import StorageError
 from tidelog.fsck.findings import Severity
 from tidelog.fsck.metadata_log import (
     Unstartable,
-    check_snapshot,
-    read_bootstrap,
     read_quorum_state,
     snapshots_in,
 )
 from tidelog.fsck.places import plain_path
 from tidelog.fsck.root_files import RootFiles
+from tidelog.fsck.snapshot_files import check_bootstrap, check_snapshots
 from tidelog.fsck.verdict import Verdict
 from tidelog.fsck.would_start import would_start
 from tidelog.log.files import ReadFileSystem, join
@@ -113,11 +112,7 @@ def _check_metadata_files(fs: ReadFileSystem, root: RootFiles) -> None:
         return
     directory = join(root.place.path, CLUSTER_METADATA_DIRECTORY)
     has_metadata = fs.stat(directory) is not None
-    try:
-        read_bootstrap(fs, root.place.path)
-    except Unstartable as error:
-        severity = None if has_metadata else Severity.WARNING  # Kafka reads the one beside the metadata log
-        root.notes.add("META-BOOTSTRAP", error.path, error.reason, severity=severity)
+    check_bootstrap(fs, root, has_metadata=has_metadata)
     if not has_metadata:
         return
     try:
@@ -132,12 +127,7 @@ def _check_metadata_files(fs: ReadFileSystem, root: RootFiles) -> None:
     except StorageError as error:
         root.notes.add_unreadable(directory, error)
         return
-    for snapshot in snapshots:
-        try:
-            check_snapshot(fs, join(directory, snapshot.name), snapshot.end_offset)
-        except Unstartable as error:
-            severity = None if snapshot is snapshots[-1] else Severity.WARNING
-            root.notes.add("META-SNAPSHOT", error.path, error.reason, severity=severity)
+    check_snapshots(fs, root, directory, snapshots)
 
 
 def _note_twins(node: list[RootFiles]) -> None:
