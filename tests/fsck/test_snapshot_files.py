@@ -12,6 +12,7 @@ from tidelog.fsck.snapshot_files import Flaw, first_flaw
 from tidelog.fsck.would_start import would_start
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.records import read_batches
+from tidelog.records.checksum import crc32c_of
 
 IMAGE = case("kafka-4.3/9-metadata") / "image"
 BOOTSTRAP = "bootstrap.checkpoint"
@@ -47,12 +48,32 @@ def test_every_changed_bit_and_every_cut_is_found() -> None:
     assert [size for size in range(len(DATA)) if first_flaw(DATA[:size]) is None] == []
 
 
+def summed(data: bytes) -> bytes:
+    """A batch with the checksum of its bytes."""
+    return data[:17] + crc32c_of(data[21:]).to_bytes(4, "big") + data[21:]
+
+
+@pytest.mark.parametrize(
+    ("start", "size", "what"),
+    [
+        (0, HEADER, "the file does not begin with the header of a snapshot"),
+        (HEADER + RECORDS, FOOTER, "the file does not end with a footer"),
+    ],
+)
+def test_a_control_batch_with_a_right_checksum_that_cannot_be_read_is_found(start: int, size: int, what: str) -> None:
+    for position in range(start + 61, start + size):
+        for value in (0, 1, 0x7F, 0x80, 0xFF):
+            data = DATA[:position] + bytes([value]) + DATA[position + 1 :]
+            flaw = first_flaw(DATA[:start] + summed(data[start : start + size]) + DATA[start + size :])
+            assert flaw is None or flaw.what == what
+
+
 UNNOTICED: dict[str, tuple[bytes, Flaw]] = {
     "a cut inside the footer": (
         DATA[:-30], Flaw(HEADER + RECORDS, FOOTER - 30, "the file ends inside a batch"),
     ),
     "no footer": (
-        DATA[:-FOOTER], Flaw(HEADER + RECORDS, None, "the file is cut off: there is no footer"),
+        DATA[:-FOOTER], Flaw(HEADER + RECORDS, None, "the file does not end with a footer"),
     ),
     "bytes after the footer": (DATA + b"abc", Flaw(len(DATA), 3, "the file ends inside a batch")),
     "a changed checksum": (

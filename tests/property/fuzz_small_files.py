@@ -283,7 +283,7 @@ def _text(rng: random.Random, data: bytes) -> bytes:
         fields[at] = rng.choice((*_TOKENS, *(b"%d" % number for number in _NUMBERS)))
         lines[place] = b" ".join(fields) if deed else b"=".join(fields)
     elif deed == 3:
-        lines[place:place] = [lines[place]] * rng.choice((1, 2, 5_000))
+        lines[place:place] = [lines[place]] * min(rng.choice((1, 2, 5_000)), MOST_GROWN // (len(lines[place]) + 1))
     elif deed == 4:
         del lines[place]
     elif deed == 5:

@@ -13,7 +13,7 @@ Kafka: BatchFileReader, BatchFileWriter, RecordsSnapshotReader.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tidelog.errors import StorageError, TidelogError
+from tidelog.errors import CorruptionError, StorageError, TidelogError, UnsupportedError
 from tidelog.fsck.findings import Severity
 from tidelog.fsck.metadata_log import Snapshot, Unstartable, check_snapshot, read_bootstrap
 from tidelog.fsck.root_files import RootFiles
@@ -89,7 +89,7 @@ def first_flaw(data: bytes) -> Flaw | None:
     if position < len(data):
         return Flaw(position, len(data) - position, "the file ends inside a batch")
     if last is None or not _is_control(last, ControlType.SNAPSHOT_FOOTER):
-        return Flaw(position, None, "the file is cut off: there is no footer")
+        return Flaw(position, None, "the file does not end with a footer")
     return None
 
 
@@ -109,4 +109,8 @@ def _flaw_of(batch: Batch, offset: int, epoch: int) -> str | None:
 
 
 def _is_control(batch: Batch, kind: ControlType) -> bool:
-    return batch.is_control and any(ControlType.parse(record.key) is kind for record in batch)
+    """Whether a batch is a control batch of a kind; one whose records cannot be read is none."""
+    try:
+        return batch.is_control and any(ControlType.parse(record.key) is kind for record in batch)
+    except (CorruptionError, UnsupportedError):
+        return False
