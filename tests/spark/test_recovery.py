@@ -80,8 +80,9 @@ def test_a_killed_commit_is_finished_and_a_killed_load_taken_back(tmp_path: Path
     assert [path.name for path in load.iterdir()] == []  # it was new
     assert not [path.name for path in commit.iterdir() if path.name.endswith("-delete") or path.name == LOCK_FILE]
     again = CliRunner().invoke(cli, ["recover", str(commit), "--json"])
-    nothing = {"taken_back": False, "finished": False, "recovered": False, "rejected": False, "cuts": [], "notices": []}
-    assert json.loads(again.stdout) == {"root": str(commit), **nothing}
+    nothing = dict.fromkeys(("taken_back", "finished", "recovered", "rejected"), False)
+    lists: dict[str, list[object]] = {"cuts": [], "losses": [], "notices": []}
+    assert json.loads(again.stdout) == {"root": str(commit), **nothing, **lists}
 
 
 def test_a_repair_settles_first_and_a_rehearsal_tells(tmp_path: Path) -> None:

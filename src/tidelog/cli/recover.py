@@ -32,11 +32,15 @@ def recover(directories: tuple[str, ...], config: str | None, as_json: bool, lik
     offsets and reason. If sound batches come after a damaged one, Kafka cuts them off, too: then the logs of DIR are
     left as they are, and `tidelog fsck --repair` keeps these batches. With --like-kafka they are cut off.
 
+    Recovery lowers the checkpoints to what is there. Before that, it prints every partition whose log ends before its
+    recovery point, or whose directory is missing: flushed records are lost. A high watermark after the log end is
+    printed as a note, since a power loss may take records that were not flushed.
+
     Name all log.dirs of a broker at once, or give --config. Run it as the user of the broker, or as root: new
     files then get the owner of the old ones.
 
-    Exit codes: 0 nothing is lost but an incomplete batch at the end of a log; 1 more was cut off, or logs were left as
-    they are.
+    Exit codes: 0 nothing is lost but an incomplete batch at the end of a log; 1 more was cut off, flushed records are
+    missing, or logs were left as they are.
     """
     from tidelog.errors import InvalidRequestError
     from tidelog.spark.recovery import recover as recover_directories
@@ -53,6 +57,8 @@ def recover(directories: tuple[str, ...], config: str | None, as_json: bool, lik
             say(str(done))
             for notice in done.notices:
                 say(notice)
+            for loss in done.losses:
+                say(str(loss))
             for cut in done.cuts:
                 if done.were_logs_recovered or cut.loses_sound_batches:
                     say(f"{'would be cut' if done.is_rejected else 'cut'}: {cut}")

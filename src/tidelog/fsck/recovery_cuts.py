@@ -1,6 +1,7 @@
 """Find out what recovery after an unclean shutdown would cut off logs, by rehearsing it in memory.
 
-    for cut in recovery_cuts(fs, "/disk1/kafka", clock):
+    cuts, ends = rehearsed_recovery(fs, "/disk1/kafka", clock)
+    for cut in cuts:
         cut.loses_sound_batches     whether it cuts batches that a repair would keep
 
 Recovery ends a log at the first damaged batch, as Kafka does when it starts. Usually that is the incomplete batch
@@ -17,10 +18,10 @@ from tidelog.fsck.segment_scan import scan_segment
 from tidelog.log.clock import Clock
 from tidelog.log.files import ReadFileSystem, join, opened
 from tidelog.log.manager.log_manager import LogManager
-from tidelog.log.names import LOG_SUFFIX, offset_of
+from tidelog.log.names import LOG_SUFFIX, TopicPartition, offset_of
 from tidelog.log.recovery import LogCut
 
-__all__ = ["RecoveryCut", "judged_cut", "recovery_cuts"]
+__all__ = ["RecoveryCut", "judged_cut", "rehearsed_recovery"]
 
 _OF_A_TORN_END = ("LOG-TORN", "LOG-ZEROS")
 
@@ -77,14 +78,20 @@ class RecoveryCut(NamedTuple):
         }
 
 
-def recovery_cuts(fs: ReadFileSystem, root: str, clock: Clock) -> list[RecoveryCut]:
-    """What recovery would cut off the logs of a root. Nothing is written; the caller holds the lock."""
+def rehearsed_recovery(
+    fs: ReadFileSystem, root: str, clock: Clock
+) -> tuple[list[RecoveryCut], dict[TopicPartition, int]]:
+    """What recovery would cut off the logs of a root, and where they would end.
+
+    Nothing is written; the caller holds the lock.
+    """
     manager = LogManager.open(root, fs=RehearsalFileSystem(fs), clock=clock)
     try:
         found = [(log.directory, log.log_end_offset, log.cuts) for log in manager.all_logs() if log.cuts]
+        ends = {log.topic_partition: log.log_end_offset for log in manager.all_logs()}
     finally:
         manager.close()
-    return [judged_cut(fs, directory, end, cut) for directory, end, cuts in sorted(found) for cut in cuts]
+    return [judged_cut(fs, directory, end, cut) for directory, end, cuts in sorted(found) for cut in cuts], ends
 
 
 def judged_cut(fs: ReadFileSystem, directory: str, log_end: int, cut: LogCut) -> RecoveryCut:

@@ -19,14 +19,15 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from tidelog.errors import InvalidRequestError, LockedError, StorageError, TidelogError
-from tidelog.fsck.recovery_cuts import RecoveryCut, recovery_cuts
+from tidelog.fsck.recovery_cuts import RecoveryCut, rehearsed_recovery
+from tidelog.fsck.recovery_losses import RecoveryLoss, recovery_losses
 from tidelog.log.checkpoints import CleanShutdownFile
 from tidelog.log.clock import Clock, SystemClock
 from tidelog.log.files import FileLock, FileSystem, ensure_named, join
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.manager.log_directories import DirectoryKind, LogDirectory, list_directories
 from tidelog.log.manager.log_manager import LogManager
-from tidelog.log.names import JOURNAL_ASIDE, LOCK_FILE, UNFINISHED_WRITE
+from tidelog.log.names import JOURNAL_ASIDE, LOCK_FILE, UNFINISHED_WRITE, TopicPartition
 from tidelog.log.offline_root import OfflineRoot
 from tidelog.log.write_journal import (
     WriteJournal,
@@ -55,6 +56,7 @@ class Recovery(NamedTuple):
     was_decided: bool = False  # it is a load that was done in another directory already
     cuts: tuple[RecoveryCut, ...] = ()  # what was cut out of logs, or would be
     notices: tuple[str, ...] = ()  # what was cut off while the write was settled, besides its own records
+    losses: tuple[RecoveryLoss, ...] = ()  # what the checkpoints knew of and is not there
 
     @property
     def is_rejected(self) -> bool:
@@ -63,8 +65,9 @@ class Recovery(NamedTuple):
 
     @property
     def is_harmless(self) -> bool:
-        """Whether no log lost more than an incomplete batch at its end."""
-        return not self.is_rejected and not self.notices and all(cut.is_torn_end for cut in self.cuts)
+        """Whether no log lost more than an incomplete batch at its end, and no flushed record is missing."""
+        is_whole = not self.notices and not any(loss.is_certain for loss in self.losses)
+        return is_whole and not self.is_rejected and all(cut.is_torn_end for cut in self.cuts)
 
     @property
     def is_taken_back(self) -> bool:
@@ -99,6 +102,7 @@ class Recovery(NamedTuple):
             "recovered": self.were_logs_recovered,
             "rejected": self.is_rejected,
             "cuts": [cut.to_dict() for cut in self.cuts],
+            "losses": [loss.to_dict() for loss in self.losses],
             "notices": list(self.notices),
         }
 
@@ -131,10 +135,13 @@ def recover(
     decided = {root for root, journal in journals.items() if journal is not None and is_decided(fs, journal)}
     notices: dict[str, list[str]] = {root: [] for root in roots}
     writes = {root: _settled(fs, root, clock, notices[root].append) for root in order}
-    unclean = [root for root in roots if logs and logs_in(fs, root) and not CleanShutdownFile(fs, root).exists()]
-    cuts = _rehearsed(fs, unclean, clock)
+    unmarked = [root for root in roots if logs and not CleanShutdownFile(fs, root).exists()]
+    unclean = [root for root in unmarked if logs_in(fs, root)]
+    cuts, ends = _rehearsed(fs, unclean, clock)
     if not like_kafka:
-        unclean = [root for root in unclean if not any(cut.loses_sound_batches for cut in cuts[root])]
+        rejected = {root for root in unclean if any(cut.loses_sound_batches for cut in cuts[root])}
+        unmarked, unclean = ([root for root in some if root not in rejected] for some in (unmarked, unclean))
+    losses = _losses(fs, roots, unmarked, ends)  # before the checkpoints are rewritten
     if unclean:
         with ExitStack() as owners:  # a broker must be able to open what root has written
             for root in unclean:
@@ -146,17 +153,43 @@ def recover(
         if offline:
             raise StorageError("; ".join(offline))
     return [
-        Recovery(root, writes[root], root in unclean, root in decided, tuple(cuts.get(root, ())), tuple(notices[root]))
+        Recovery(
+            root,
+            writes[root],
+            root in unclean,
+            root in decided,
+            tuple(cuts.get(root, ())),
+            tuple(notices[root]),
+            tuple(losses.get(root, ())),
+        )
         for root in roots
     ]
 
 
-def _rehearsed(fs: FileSystem, roots: Sequence[str], clock: Clock) -> dict[str, list[RecoveryCut]]:
-    """What recovery would cut, by root. The locks are held meanwhile: of a log that grows nothing could be said."""
+Ends = dict[TopicPartition, int]
+
+
+def _rehearsed(
+    fs: FileSystem, roots: Sequence[str], clock: Clock
+) -> tuple[dict[str, list[RecoveryCut]], dict[str, Ends]]:
+    """What recovery would cut, and where logs would end, by root.
+
+    The locks are held meanwhile: of a log that grows nothing could be said.
+    """
     with ExitStack() as locks:
         for root in roots:
             locks.enter_context(locked(fs, root, 0))
-        return {root: recovery_cuts(fs, root, clock) for root in roots}
+        found = {root: rehearsed_recovery(fs, root, clock) for root in roots}
+    return {root: cuts for root, (cuts, _) in found.items()}, {root: ends for root, (_, ends) in found.items()}
+
+
+def _losses(
+    fs: FileSystem, roots: Sequence[str], unmarked: Sequence[str], ends: dict[str, Ends]
+) -> dict[str, list[RecoveryLoss]]:
+    """The partitions that do not reach what the checkpoints say, by root. Those without a log count, too."""
+    there = {root: {each.partition for each in logs_in(fs, root)} for root in roots}
+    elsewhere = {root: set().union(*(there[other] for other in roots if other != root)) for root in unmarked}
+    return {root: recovery_losses(fs, root, ends.get(root, {}), elsewhere[root]) for root in unmarked}
 
 
 def _is_first_of_group(journal: WriteJournal | None) -> bool:
