@@ -23,10 +23,12 @@ from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
     PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
     UNFINISHED_WRITE,
     TopicPartition,
     delete_directory_name,
@@ -355,6 +357,11 @@ def test_what_is_new_in_the_root_of_a_broker_is_told_once(
     commit_order(disk, staged(disk, options_for(ROOT, topic="known", topic_id=uuid.UUID(int=77), is_only_log_dir=True)))
     assert caplog.text == ""
     disk.remove_directory(join(ROOT, "orders-1"))
+    with pytest.raises(InvalidRequestError, match="orders-1 has no directory in .* that it reached offset 1: restore"):
+        commit_order(disk, staged(disk, options_for(ROOT, is_only_log_dir=True)))
+    caplog.clear()
+    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        put(disk, name, "0\n1\norders 0 1\n")
     commit_order(disk, staged(disk, options_for(ROOT, is_only_log_dir=True)))
     assert caplog.text.count("the cluster of this broker may not know orders; ") == 1
 

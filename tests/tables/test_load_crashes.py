@@ -49,7 +49,7 @@ def new_root() -> SimulatedFileSystem:
 
 
 def root_in_use() -> SimulatedFileSystem:
-    """Two partitions of the topic with records, one that is gone, another topic, and the marker of a broker."""
+    """Two partitions of the topic with records, an empty one that is gone, another topic, and a broker's marker."""
     disk = SimulatedFileSystem(ManualClock(NOW))
     load(disk, [{"value": [b"old"] * 3}], partitions=2)
     load(disk, [{"value": [b"other"]}], topic="other", partitions=1)
@@ -58,7 +58,7 @@ def root_in_use() -> SimulatedFileSystem:
     marker.write_at(0, MARKER)
     for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
         checkpoint = OffsetCheckpoint(disk, join(ROOT, name))
-        checkpoint.write(checkpoint.read() | {TopicPartition("orders", 2): 77})
+        checkpoint.write(checkpoint.read() | {TopicPartition("orders", 2): 0})
     disk.sync_all()
     return disk
 

@@ -4,15 +4,24 @@ A partition that has no directory here may be in another log directory of the sa
 second copy, and Kafka does not start if a partition is in two log directories. The metadata log lists the directories
 that each broker has registered (since Kafka 3.7), by the ids in their `meta.properties`. A directory that is formatted
 belongs to a broker; without the metadata log nothing here says how many others that broker has.
+
+A partition without a directory that a checkpoint lists with an offset had records. It is lost, or in a directory that
+is not named: created anew, it would begin at offset 0 and hide that.
 """
 
 import uuid
 from collections.abc import Sequence
 
 from tidelog.errors import InvalidRequestError, TidelogError
+from tidelog.log.checkpoints import read_offsets
 from tidelog.log.files import ReadFileSystem, join
 from tidelog.log.manager.meta_properties import MetaProperties, read_meta_properties
-from tidelog.log.names import CLUSTER_METADATA_DIRECTORY, TopicPartition
+from tidelog.log.names import (
+    CLUSTER_METADATA_DIRECTORY,
+    HIGH_WATERMARK_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
 from tidelog.log.partition_metadata import uuid_text
 from tidelog.view.files import ReadOnlyFiles
 from tidelog.view.partition import PartitionView
@@ -47,6 +56,7 @@ class BrokerDirs:
         self._ways = ways
         self._ways_unlisted = ways_unlisted
         self._is_checked = False
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}  # that the checkpoints have, by directory
 
     @property
     def may_lack_some(self) -> bool:
@@ -57,10 +67,35 @@ class BrokerDirs:
         return not self._are_all and self._metadata_root() is None and bool(self._identities())
 
     def ensure_creatable(self, partition: TopicPartition) -> None:
-        """Raise InvalidRequestError if a partition that is to be created may be in a directory that is not named."""
+        """Raise InvalidRequestError if a partition that is to be created may be in a directory that is not named.
+
+        Raise it, too, if a checkpoint knows that the partition had records.
+        """
         if not self._is_checked:
             self._ensure_all_named(partition)
             self._is_checked = True
+        self._ensure_had_no_records(partition)
+
+    def _ensure_had_no_records(self, partition: TopicPartition) -> None:
+        for root in self._roots:
+            if partition in self._offsets_of(root):
+                offset = self._offsets_of(root)[partition]
+                raise InvalidRequestError(
+                    f"{partition} has no directory in {root}, and the checkpoints there say that it reached offset "
+                    f"{offset}: restore {join(root, str(partition))} or name the log directory that holds it; if its "
+                    f"records are given up, `tidelog fsck --repair {root}` removes it from the checkpoints"
+                )
+
+    def _offsets_of(self, root: str) -> dict[TopicPartition, int]:
+        """The largest offset above 0 that the checkpoints of a directory have for each partition."""
+        if root not in self._offsets:
+            found: dict[TopicPartition, int] = {}
+            for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+                for partition, offset in read_offsets(self._fs, join(root, name)).items():
+                    if offset > found.get(partition, 0):
+                        found[partition] = offset
+            self._offsets[root] = found
+        return self._offsets[root]
 
     def _ensure_all_named(self, partition: TopicPartition) -> None:
         known = self._identities()
