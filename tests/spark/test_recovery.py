@@ -95,6 +95,36 @@ def test_a_repair_settles_first_and_a_rehearsal_tells(tmp_path: Path) -> None:
     assert values(FS, str(root)) == ADDED
 
 
+@pytest.mark.parametrize(
+    ("write", "deed"), [(load_here, "it rolls the load back"), (commit_here, "it finishes the write")]
+)
+def test_a_check_advises_to_settle_an_unfinished_write_first(
+    tmp_path: Path, write: Callable[[str, int], int], deed: str
+) -> None:
+    root = killed(tmp_path, write)
+    lines = CliRunner().invoke(cli, ["fsck", str(root)]).stdout.splitlines()
+    assert f"ROOT-LOAD: run `tidelog recover {root}` first: {deed}" in lines
+    assert lines[-1] == f"after that, `tidelog fsck {root} --repair --dry-run` prints what can be repaired"
+    assert CliRunner().invoke(cli, ["recover", str(root)]).exit_code == 0
+
+
+def test_a_damaged_journal_is_called_damaged(tmp_path: Path) -> None:
+    root = a_root(tmp_path / "r")
+    write_journal(FS, str(root), HIDING)
+    journal = root / UNFINISHED_WRITE / JOURNAL_FILE
+    whole = journal.read_bytes()
+    for content in (whole[:-10], whole[:30], b""):
+        journal.write_bytes(content)
+        for command in (["recover", str(root)], ["fsck", "--repair", str(root)]):
+            done = CliRunner().invoke(cli, command)
+            assert (done.exit_code, done.stderr.count("\n")) == (3, 1), done.stderr
+            assert "the journal of an unfinished write is damaged: " in done.stderr
+            assert f"restore {journal} or the log directory from a backup" in done.stderr
+            assert "release" not in done.stderr
+    journal.unlink()
+    assert f"restore {journal} or" in CliRunner().invoke(cli, ["recover", str(root)]).stderr
+
+
 def test_logs_are_recovered_after_an_unclean_stop(tmp_path: Path) -> None:
     root = a_root(tmp_path / "one")
     (root / ".kafka_cleanshutdown").unlink()

@@ -160,7 +160,9 @@ def end_with(report: "Report", directories: tuple[str, ...], *, min_severity: st
         _show_next_steps(report)
         there = [each for each in directories if each.rstrip("/") not in report.lost and not is_empty(each)]
         if there and not report.is_clean:
-            say(f"`tidelog fsck {' '.join(there)} --repair --dry-run` prints what can be repaired")
+            is_unfinished = any(one.code == "ROOT-LOAD" and one.severity.value == "error" for one in report.findings)
+            then = "after that, " if is_unfinished else ""  # a plan is made of logs in which no write is unfinished
+            say(f"{then}`tidelog fsck {' '.join(there)} --repair --dry-run` prints what can be repaired")
     raise click.exceptions.Exit(0 if report.is_clean else _FINDINGS)
 
 

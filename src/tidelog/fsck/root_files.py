@@ -32,13 +32,15 @@ from tidelog.log.names import (
     UNFINISHED_WRITE,
     TopicPartition,
 )
-from tidelog.log.write_journal import journal_path, read_journal
+from tidelog.log.write_journal import WriteKind, journal_path, read_journal
 
 __all__ = ["LOST_AND_FOUND", "LogEnds", "RootFiles", "is_in_use"]
 
 _ALWAYS_THERE = CHECKPOINTS[:3]
 _KNOWN_FILES = {*CHECKPOINTS, META_PROPERTIES, LOCK_FILE, CLEAN_SHUTDOWN, BOOTSTRAP_CHECKPOINT, COMMITTED_BATCHES}
 _OF_A_FORMATTED_ROOT = (BOOTSTRAP_CHECKPOINT, CLUSTER_METADATA_DIRECTORY)
+_SETTLED = {WriteKind.LOAD: "it rolls the load back", WriteKind.COMMIT: "it finishes the write"}
+_JOURNAL_FIRST = "neither a repair nor `tidelog recover` starts before the journal can be read: see the message"
 _REACHED = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 # A number that is none ends only what was reading the checkpoint.
 _OF_A_WRONG_NUMBER = {
@@ -164,7 +166,7 @@ class RootFiles:
         try:
             journal = read_journal(self._fs, self.place.path)
         except CheckpointError as error:
-            self.notes.add("ROOT-LOAD", path, str(error).removeprefix(f"{path}: "))
+            self.notes.add("ROOT-LOAD", path, str(error).removeprefix(f"{path}: "), remedy=_JOURNAL_FIRST)
             return
         except StorageError as error:
             self.notes.add_unreadable(path, error)
@@ -174,7 +176,12 @@ class RootFiles:
             self.notes.add("ROOT-LOAD", path, message, severity=Severity.INFO)
         elif journal is not None:
             message = f"{journal.kind.words} into this root was interrupted: Kafka does not start before it is settled"
-            self.notes.add("ROOT-LOAD", path, message)
+            roots: tuple[str, ...]
+            roots, deed = (self.place.path,), _SETTLED[journal.kind]
+            if journal.group is not None:
+                roots, deed = journal.group.roots, "it settles the load in all of them"
+            remedy = f"run `tidelog recover {' '.join(roots)}` first: {deed}"
+            self.notes.add("ROOT-LOAD", path, message, remedy=remedy)
 
     def _check_names(self) -> None:
         seen: dict[TopicPartition, str] = {}

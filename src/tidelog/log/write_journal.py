@@ -12,6 +12,7 @@ The directory is written under a name that Kafka removes by itself, and gets its
 way. A crash at any point leaves the journal or nothing.
 """
 
+import json
 import os
 
 from tidelog.errors import CheckpointError, StorageError
@@ -19,6 +20,7 @@ from tidelog.log.checkpoints import read_epochs, read_offsets
 from tidelog.log.files import FileSystem, ReadFileSystem, join, opened, write_atomically
 from tidelog.log.journal_format import (
     MOST_BYTES,
+    VERSION,
     LoadGroup,
     PartitionNote,
     Piece,
@@ -56,6 +58,8 @@ __all__ = [
     "write_journal",
 ]
 
+_MOST_FIRST_BYTES = 1 << 20  # of the first line
+
 
 def journal_path(fs: ReadFileSystem, root: str) -> str | None:
     """Where the journal of a root lies, readable or not; None if there is none.
@@ -85,13 +89,30 @@ def read_journal(fs: ReadFileSystem, root: str) -> WriteJournal | None:
             f"{path}: this release does not read journals of earlier builds of tidelog; run `tidelog load` of the "
             f"build that wrote it, which settles the write; {advice}"
         )
+    content = b""
     try:
-        return decode(_content(fs, join(path, JOURNAL_FILE)))
+        content = _content(fs, join(path, JOURNAL_FILE))
+        return decode(content)
     except CheckpointError as error:
+        if _is_of_other_version(content):
+            raise CheckpointError(
+                f"{path}: the journal of an unfinished write cannot be read: {error}; run `tidelog recover` of the "
+                f"release that wrote it; {advice}"
+            ) from None
         raise CheckpointError(
-            f"{path}: the journal of an unfinished write cannot be read: {error}; run `tidelog recover` of the release "
-            f"that wrote it; {advice}"
+            f"{path}: the journal of an unfinished write is damaged: {error}; restore {join(path, JOURNAL_FILE)} or "
+            f"the log directory from a backup; {advice}"
         ) from None
+
+
+def _is_of_other_version(content: bytes) -> bool:
+    """Whether a journal says that another release wrote it. One of the present version is damaged."""
+    try:
+        first = json.loads(content[:_MOST_FIRST_BYTES].partition(b"\n")[0])
+    except (ValueError, RecursionError):
+        return False
+    version = first.get("version") if isinstance(first, dict) else None
+    return type(version) is int and version != VERSION
 
 
 def _content(fs: ReadFileSystem, path: str) -> bytes:
