@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.cli.terminal import in_terminal
 from tests.fsck.roots import a_root
 from tests.log.segments_language import batch
 from tidelog.cli.main import cli
@@ -77,15 +78,30 @@ def test_commas_join_the_directories_of_a_side(roots: dict[str, Path], tmp_path:
     assert diff(roots["whole"], with_comma, "--strict").exit_code == 0
 
 
-def test_a_log_that_cannot_be_read_ends_with_3(roots: dict[str, Path]) -> None:
-    log = roots["same"] / "orders-0" / "00000000000000000000.log"
+def flip_a_bit(root: Path) -> Path:
+    """Flip a bit in the second batch of orders-0; its log."""
+    log = root / "orders-0" / "00000000000000000000.log"
     data = bytearray(log.read_bytes())
     data[len(TEN[0]) + 65] ^= 1
     log.write_bytes(data)
+    return log
+
+
+def test_a_log_that_cannot_be_read_ends_with_3(roots: dict[str, Path]) -> None:
+    log = flip_a_bit(roots["same"])
     assert diff(roots["whole"], roots["same"], "--no-verify").exit_code == 0
     done = diff(roots["whole"], roots["same"])
     assert done.exit_code == 3
     assert f"{log}, position {len(TEN[0])}" in done.stdout
+
+
+def test_a_narrow_terminal_shows_partition_file_and_position_of_an_error(roots: dict[str, Path]) -> None:
+    log = flip_a_bit(roots["same"])
+    shown = in_terminal("diff", str(roots["whole"]), str(roots["same"]))
+    assert shown.code == 3
+    assert f"\norders-0: {log}, position {len(TEN[0])}" in shown.text
+    [row] = [line for line in shown.text.splitlines() if line.startswith("orders-0 ")]
+    assert "unreadable, see below" in row
 
 
 def test_fingerprints_of_two_sides_are_compared_by_eye(roots: dict[str, Path]) -> None:

@@ -145,6 +145,11 @@ def _show(found: "Comparison", as_json: bool, is_verified: bool) -> None:
         ("partition", "A", "B", "equal batches", "result"), [_cells(row) for row in found.partitions],
         least=("equal batches",), cut=("partition", "result"),
     )  # fmt: skip
+    unreadable = [row for row in found.partitions if row.error is not None]
+    if unreadable:
+        say()
+    for row in unreadable:  # whole, since file and position would be cut out of a cell
+        say(f"{row.name}: {row.error}")
     for row in found.partitions:
         if row.first is not None:
             say()
@@ -156,7 +161,8 @@ def _show(found: "Comparison", as_json: bool, is_verified: bool) -> None:
 
 def _cells(row: "PartitionComparison") -> list[str]:
     equal = "-" if row.tally is None else str(row.tally.equal)
-    return [row.name, "-" if row.a is None else str(row.a), "-" if row.b is None else str(row.b), equal, row.sentence]
+    result = row.sentence if row.error is None else "unreadable, see below"
+    return [row.name, "-" if row.a is None else str(row.a), "-" if row.b is None else str(row.b), equal, result]
 
 
 def _details(row: "PartitionComparison") -> Sequence[str]:
