@@ -12,6 +12,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 import tidelog
 from tests.golden.corpus import case
 from tests.spark.commits import commit_order
+from tests.tables.loads import forget_missing
 from tidelog.errors import InvalidRequestError
 from tidelog.log.local_files import LocalFileSystem
 from tidelog.log.names import PARTITION_METADATA
@@ -33,7 +34,9 @@ NUMBERED = StructType([StructField("value", BinaryType()), StructField("partitio
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A directory of Kafka's: by the metadata log orders has four partitions, and directories of two are here."""
-    return Path(shutil.copytree(case("kafka-4.3/9-metadata") / "image", tmp_path / "data"))
+    data = Path(shutil.copytree(case("kafka-4.3/9-metadata") / "image", tmp_path / "data"))
+    forget_missing(data)
+    return data
 
 
 def write(root: Path, topic: str, rows: dict[str, Any], schema: StructType = SCHEMA, **more: str) -> None:
@@ -62,6 +65,7 @@ def test_a_new_directory_of_a_known_topic_gets_its_id(root: Path) -> None:
 def test_a_known_topic_without_directories_gets_the_partitions_of_the_cluster(root: Path) -> None:
     for number in range(2):
         shutil.rmtree(root / f"orders-{number}")
+    forget_missing(root)
     write(root, "orders", {"key": KEYS, "value": KEYS})
     assert {name for name in names_in(root) if name.startswith("orders")} == {f"orders-{number}" for number in range(4)}
     assert sum(len(list(part.read())) for part in tidelog.open(root)["orders"]) == 40

@@ -14,7 +14,9 @@ import pyarrow as pa
 
 from tests.log.logs import NOW
 from tidelog.log import ManualClock
+from tidelog.log.checkpoints import OffsetCheckpoint
 from tidelog.log.local_files import LocalFileSystem
+from tidelog.log.names import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from tidelog.tables.load import load_table
 
 ROWS = [{"value": [b"a%d" % number for number in range(6)], "partition": [0, 0, 1, 1, 0, 1]},
@@ -25,6 +27,13 @@ ADDED: Values = {
     1: [b"a2", b"a3", b"a5", b"b" * 700],
     2: [b"d"],
 }
+
+
+def forget_missing(root: Path) -> None:
+    """Remove from the checkpoints every partition without a directory, as if it had never had records."""
+    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        checkpoint = OffsetCheckpoint(LocalFileSystem(), str(root / name))
+        checkpoint.write({place: at for place, at in checkpoint.read().items() if (root / str(place)).is_dir()})
 
 
 class DeadlyDisk(LocalFileSystem):

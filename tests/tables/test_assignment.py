@@ -10,11 +10,11 @@ from click.testing import CliRunner, Result
 
 import tidelog
 from tests.golden.corpus import case
+from tests.tables.loads import forget_missing
 from tidelog.cli.main import cli
 from tidelog.columns import partition_for_keys
-from tidelog.log.checkpoints import OffsetCheckpoint
 from tidelog.log.local_files import LocalFileSystem
-from tidelog.log.names import HIGH_WATERMARK_CHECKPOINT, PARTITION_METADATA, RECOVERY_POINT_CHECKPOINT
+from tidelog.log.names import PARTITION_METADATA
 from tidelog.log.partition_metadata import read_topic_id, uuid_text
 from tidelog.tables.assignment import assignment_of
 from tidelog.view.topic_configs import topic_ids
@@ -26,9 +26,7 @@ KEYS = [f"key-{number}" for number in range(40)]
 def root(tmp_path: Path) -> Path:
     """A directory of Kafka's: by the metadata log orders has four partitions, and directories of two are here."""
     data = Path(shutil.copytree(case("kafka-4.3/9-metadata") / "image", tmp_path / "data"))
-    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):  # the others never had records
-        checkpoint = OffsetCheckpoint(LocalFileSystem(), str(data / name))
-        checkpoint.write({place: at for place, at in checkpoint.read().items() if (data / str(place)).is_dir()})
+    forget_missing(data)
     return data
 
 
