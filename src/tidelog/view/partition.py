@@ -5,7 +5,8 @@ that are deleted or replaced meanwhile are found again, or passed over if their 
 """
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeVar, Unpack
@@ -27,7 +28,6 @@ from tidelog.log.partition_metadata import read_topic_id
 from tidelog.log.transaction_index import AbortedTxnEntry
 from tidelog.log.watermarks import Isolation
 from tidelog.records.batches import Batch
-from tidelog.records.committed import AbortedTxn, committed_batches
 from tidelog.records.record import Record
 from tidelog.view.files import ViewFiles
 from tidelog.view.left_out import LeftOut, Zeros
@@ -361,8 +361,7 @@ class PartitionView:
         for batch in batches:
             if batch.is_transactional and not batch.is_control:
                 found = self.aborted_transactions(batch.base_offset, limit)
-                aborted = [AbortedTxn(txn.producer_id, txn.first_offset) for txn in found]
-                yield from committed_batches(chain((batch,), batches), aborted)
+                yield from _without_aborted(chain((batch,), batches), found)
                 return
             if not batch.is_control:
                 yield batch
@@ -430,3 +429,21 @@ def ensure_flag(value: object, name: str) -> None:
     """Raise InvalidRequestError for what is no flag: to Python the text "false" is true."""
     if not isinstance(value, bool):
         raise InvalidRequestError(f"{name} is True or False, not {value!r}")
+
+
+def _without_aborted(batches: Iterable[Batch], aborted: Iterable[AbortedTxnEntry]) -> Iterator[Batch]:
+    """The batches with records that were not aborted.
+
+    An aborted transaction ends at the offset of its marker, not at the batch that holds it: that may be lost.
+    """
+    waiting: dict[int, deque[AbortedTxnEntry]] = {}  # by producer
+    for txn in sorted(aborted, key=lambda txn: txn.last_offset):
+        waiting.setdefault(txn.producer_id, deque()).append(txn)
+    for batch in batches:
+        if batch.is_control:
+            continue
+        ahead = waiting.get(batch.producer_id) if batch.is_transactional else None
+        while ahead and ahead[0].last_offset < batch.base_offset:
+            ahead.popleft()
+        if not ahead or ahead[0].first_offset > batch.last_offset:
+            yield batch
