@@ -186,6 +186,8 @@ class Applier:
         for segment in (one for group in plan.groups for one in group if not one.is_same):
             for suffix in SEGMENT_SUFFIXES[1:]:
                 path = check.files.path(segment.base_offset, suffix)
+                if segment.keeps_txn_index and suffix == TXN_INDEX_SUFFIX:
+                    continue
                 quarantine.keep_file(path, code=plan.code_of(segment.base_offset), why="its segment is rewritten")
         for one in plan.rebuild.values():
             quarantine.keep_file(one.path, code=one.code, why=f"rebuilt: {one.why}")

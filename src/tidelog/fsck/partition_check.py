@@ -16,6 +16,7 @@ from tidelog.fsck.index_check import check_offset_index, check_time_index
 from tidelog.fsck.index_spacing import IndexSpacing
 from tidelog.fsck.log_check import GapRules, judged_damage, note_damage, note_gaps, note_layout
 from tidelog.fsck.loose_batches import place_loose, unbury
+from tidelog.fsck.lost_ends import Indexes, check_txn_indexes, lost_ends, note_undecided
 from tidelog.fsck.notes import Notes
 from tidelog.fsck.partition_files import PartitionFiles
 from tidelog.fsck.places import PartitionPlace
@@ -24,7 +25,7 @@ from tidelog.fsck.quarantine import Notice
 from tidelog.fsck.root_files import LogEnds, RootFiles
 from tidelog.fsck.segment_facts import Batches, span_of
 from tidelog.fsck.segment_scan import Damage, SegmentFacts, scan_segment
-from tidelog.fsck.txn_check import TxnReplay, check_txn_index, note_lost_markers
+from tidelog.fsck.txn_check import note_lost_markers
 from tidelog.log.checkpoints import read_epochs
 from tidelog.log.files import ReadFileSystem, join, opened, read_whole
 from tidelog.log.local_files import LocalReadFiles
@@ -85,6 +86,7 @@ class PartitionCheck:
         self.wrong_epochs: list[WrongEpoch] = []
         self.is_compacted = False
         self.gaps: list[tuple[str, int, int]] = []  # file and offsets that are missing, and nothing says why
+        self.kept_txn_indexes: set[int] = set()  # base offsets: they list markers in the lost end of the segment
         self.spacing = IndexSpacing()
         self.recalled: list[Finding] = []  # what earlier repairs noted
         self._fs = fs
@@ -498,22 +500,17 @@ class PartitionCheck:
         if not self.segments:
             return
         first = self.segments[0].base_offset
-        indexes = self._transaction_indexes()
+        indexes, ends_lost = self._transaction_indexes(), lost_ends(self.segments, self.layout)
         if until is None:
-            note_lost_markers(self.notes, self.segments, indexes.values(), self._missing())
+            self.kept_txn_indexes = self._compare_txn_indexes(Notes(None, None), known, indexes, ends_lost)
+            missing = self._missing(ends_lost)
+            note_lost_markers(self.notes, self.segments, indexes, missing, self.kept_txn_indexes)
+            note_undecided(self.notes, known, ends_lost, self.kept_txn_indexes, missing, snapshots.found)
         if not self.is_sound:
             return  # what the damaged batches did is not known, nor where the log ends
         if ends is not None:
             snapshots.note_strays(self.files.bases, ends.end)
-        replay = TxnReplay()
-        for facts in known:
-            path, data = indexes[facts.base_offset]
-            aborted = list(replay.aborted_in(facts.steps))
-            if data is not None or not self._has(facts.base_offset, TXN_INDEX_SUFFIX):
-                check_txn_index(
-                    self.notes, path, data, aborted, first_offset=max(self.log_start or 0, first),
-                    is_compacted=self.is_compacted,
-                )  # fmt: skip
+        self._compare_txn_indexes(self.notes, known, indexes, ends_lost)
         start = self.log_start or 0
         has_producers = any(facts.has_producers and facts.next_offset > start for facts in self.segments)
         snapshots.note_missing(has_producers=has_producers, is_clean=self._is_clean)
@@ -537,15 +534,26 @@ class PartitionCheck:
         with opened(self._fs.open(facts.path)) as file:
             return file.read(int(batch["position"]), int(batch["size"]))
 
+    def _compare_txn_indexes(
+        self, notes: Notes, known: Sequence[SegmentFacts], indexes: Indexes, ends: dict[int, tuple[int, int]]
+    ) -> set[int]:
+        unchecked = {base for base, (_, data) in indexes.items() if data is None and self._has(base, TXN_INDEX_SUFFIX)}
+        return check_txn_indexes(
+            notes, known, indexes, ends, unchecked=unchecked,
+            first_offset=max(self.log_start or 0, self.segments[0].base_offset), is_compacted=self.is_compacted,
+        )  # fmt: skip
+
     def _transaction_indexes(self) -> dict[int, tuple[str, bytes | None]]:
         """Path and content by base offset."""
         paths = {facts.base_offset: self.files.path(facts.base_offset, TXN_INDEX_SUFFIX) for facts in self.segments}
         return {base: (path, self._content(path, base, TXN_INDEX_SUFFIX)) for base, path in paths.items()}
 
-    def _missing(self) -> list[tuple[int, int]]:
+    def _missing(self, ends: dict[int, tuple[int, int]]) -> list[tuple[int, int]]:
         """Offsets that were lost, now or in an earlier repair."""
+        torn = [facts for facts in self.segments if facts.damage and facts.damage[-1].position >= facts.sound_end]
+        at_ends = [ends[facts.base_offset] for facts in torn if facts.base_offset in ends]
         damaged = [finding.offsets for finding in self.notes.findings if finding.code in _LOSSES and finding.offsets]
-        return sorted({*damaged, *self._still_missing(), *((first, last) for _, first, last in self.gaps)})
+        return sorted({*damaged, *at_ends, *self._still_missing(), *((first, last) for _, first, last in self.gaps)})
 
     def _still_missing(self) -> Iterator[tuple[int, int]]:
         """What earlier repairs found missing; offsets after the end of a log go to other records later."""

@@ -103,11 +103,12 @@ class Restored(NamedTuple):
 
 
 class NewSegment(NamedTuple):
-    """A segment as it will be; without pieces it is removed, unless it is the last one."""
+    """A segment as it will be; without pieces it is removed, unless it is the last one or keeps an index."""
 
     base_offset: int
     pieces: tuple[Piece, ...]
     is_same: bool = False  # only replaced because it lies between others that exchange batches
+    keeps_txn_index: bool = False  # it lists aborted transactions whose markers are lost, and nothing else does
 
 
 class Rebuilt(NamedTuple):
@@ -316,7 +317,9 @@ def _plan_indexes(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Findin
         for suffix in _INDEX_SUFFIXES:
             path = one.files.path(base, suffix)
             plan.rebuild.pop(path, None)
-            is_left = segment.pieces or base == one.segments[-1].base_offset
+            is_left = segment.pieces or segment.keeps_txn_index or base == one.segments[-1].base_offset
+            if suffix == TXN_INDEX_SUFFIX and segment.keeps_txn_index:
+                continue
             if is_left and (suffix != TXN_INDEX_SUFFIX or one.files.has(base, suffix)):
                 plan.rebuild[path] = Rebuilt(path, plan.code_of(base), "its segment is rewritten")
 
@@ -386,11 +389,16 @@ def _plan_log(plan: PartitionPlan, one: PartitionCheck, bad: Sequence[Finding], 
     together = list(range(min(touched), max(touched) + 1)) if touched else []
     groups = [*([together] if together else []), *([number] for number in changed if number not in together)]
     plan.groups = [
-        [NewSegment(segments[number].base_offset, contents[number], not is_changed[number]) for number in group]
+        [_new_segment(one, number, contents[number], is_changed=is_changed[number]) for number in group]
         for group in groups
     ]
     plan.reload = True
     plan.recover_from = segments[changed[0]].base_offset
+
+
+def _new_segment(one: PartitionCheck, number: int, pieces: tuple[Piece, ...], *, is_changed: bool) -> NewSegment:
+    base = one.segments[number].base_offset
+    return NewSegment(base, pieces, not is_changed, is_changed and base in one.kept_txn_indexes)
 
 
 def _header_mends(number: int, one: PartitionCheck) -> Iterator[Mend]:

@@ -74,6 +74,11 @@ class SnapshotCheck:
                 self._notes.add("SNP-STATE", path, message, offsets=(offset, offset))
                 del self._read[offset]
 
+    @property
+    def found(self) -> Mapping[int, Sequence[ProducerEntry]]:
+        """The producers of each snapshot that was read and does not tell of the future, by offset."""
+        return self._read
+
     def note_strays(self, bases: Sequence[int], log_end: int) -> None:
         """Find those that belong to no segment; one may lie at the log end."""
         strays = [offset for offset in self._offsets if offset not in set(bases)]

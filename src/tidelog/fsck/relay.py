@@ -3,7 +3,7 @@
 The new files are written beside the old ones under names that end in `.cleaned`, and take their place by way of
 `.swap`, as the output of a compaction does (log/segment_swap.py): whatever interrupts this, the next start of a broker,
 or the next repair, finds the old segments or the new ones. Indexes are not written here. A segment without them is
-recovered by whoever loads it.
+recovered by whoever loads it. A transaction index that knows more than the log does stays where it is.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from tidelog.errors import TidelogError
 from tidelog.fsck.plan import NewSegment
 from tidelog.fsck.rehearsal import copy_range
 from tidelog.log.files import FileSystem, create_anew, join, opened
-from tidelog.log.names import CLEANED, DELETED, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP, file_name
+from tidelog.log.names import CLEANED, DELETED, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP, TXN_INDEX_SUFFIX, file_name
 
 __all__ = ["replace_group"]
 
@@ -20,14 +20,14 @@ __all__ = ["replace_group"]
 def replace_group(
     fs: FileSystem, directory: str, group: Sequence[NewSegment], last_base: int, on_change: Callable[[], None]
 ) -> None:
-    """Replace segments in one step. One that has nothing left goes, unless it is the last of the log.
+    """Replace segments in one step. One that has nothing left goes, unless it is the last or keeps an index.
 
     Those in between are replaced as well though they stay the same, without their indexes: whoever finds the output of
     a compaction takes all segments for replaced that lie in its range.
 
     If there is no room for the new ones, nothing has happened. `on_change` is called before something does.
     """
-    kept = [segment for segment in group if segment.pieces or segment.base_offset == last_base]
+    kept = [one for one in group if one.pieces or one.keeps_txn_index or one.base_offset == last_base]
     try:
         for segment in kept:
             _write(fs, directory, segment)
@@ -45,6 +45,7 @@ def replace_group(
         join(directory, file_name(segment.base_offset, suffix))
         for segment in group
         for suffix in (SEGMENT_SUFFIXES if not segment.is_same else (LOG_SUFFIX,))
+        if not (segment.keeps_txn_index and suffix == TXN_INDEX_SUFFIX)
     ]
     there = [path for path in old if fs.stat(path) is not None]
     for path in there:
