@@ -16,8 +16,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+import tidelog
 from tests.compat import broker_clients as clients
-from tests.compat.broker import Broker
+from tests.compat.broker import Broker, wait_for
 from tests.compat.test_spark_connector import connector_session
 from tidelog.records import NewRecord
 
@@ -54,11 +55,17 @@ class Pair:
         self.queries: dict[str, StreamingQuery] = {}
 
     def start(self) -> None:
+        """Start both, once the broker's checkpoint knows all records: ours would first read to an older watermark."""
+        wait_for(self._are_noted, "the broker notes its high watermarks")
         for form, more in (("kafka", {"kafka.bootstrap.servers": self._broker.address}),
                            ("tidelog", {"path": str(self._broker.root)})):  # fmt: skip
             frame = self._spark.readStream.format(form).options(**self._options, **more).load()
             writer = frame.writeStream.format("noop").option("checkpointLocation", str(self._folder / form))
             self.queries[form] = writer.start()
+
+    def _are_noted(self) -> bool:
+        logs = tidelog.open(str(self._broker.root))
+        return [logs[self._topic, partition].high_watermark for partition in range(2)] == self._ends
 
     def stop(self) -> None:
         for query in self.queries.values():
