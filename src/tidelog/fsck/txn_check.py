@@ -33,6 +33,7 @@ class TxnReplay:
         self._open: dict[int, int] = {}  # first offset by producer
         self._last: dict[int, int] = {}  # last offset of its data so far
         self._doubtful: dict[int, int] = {}  # producers whose transactions may have ended from an offset on
+        self._knows_more = False  # than an index that is rebuilt from the log: ends that only another index lists
 
     @property
     def open(self) -> Sequence[tuple[int, int]]:
@@ -54,11 +55,12 @@ class TxnReplay:
                 if first is not None:
                     stable = min(self._open.values(), default=batch.last_offset + 1)
                     entry = AbortedTxnEntry(batch.producer_id, first, batch.last_offset, stable)
-                is_known = not self._doubtful
+                is_known = not self._doubtful and not self._knows_more
                 yield ExpectedTxn(batch.producer_id, batch.last_offset, entry, last, begins_from, is_known)
 
     def lose(self, entries: Sequence[AbortedTxnEntry], lost_from: int) -> None:
         """Take in the lost end of a segment: transactions that its index lists ended in it, others may have."""
+        self._knows_more = self._knows_more or bool(entries)
         for entry in entries:
             self._open.pop(entry.producer_id, None)
             self._last.pop(entry.producer_id, None)
