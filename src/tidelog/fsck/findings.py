@@ -143,7 +143,7 @@ CODES: dict[str, Code] = {
         "a topic id that is not the one that the metadata log or, where that does not know the topic, most partitions "
         "of the root have; a warning if no partition has the one of the metadata log",
         "restore partition.metadata from a replica if the records are those of the topic (tidelog diff); a topic that "
-        "was deleted and created anew needs nothing: Kafka sets the directory aside",
+        "was deleted and recreated needs nothing: Kafka sets the directory aside",
     ),
     "PAR-NAME": Code(ERROR, "a file with a suffix of a segment and no offset in its name", _MOVE),
     "PAR-FOREIGN": Code(WARNING, "a file that Kafka did not write", _MOVE),

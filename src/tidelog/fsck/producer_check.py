@@ -56,7 +56,7 @@ class SnapshotCheck:
         return join(self._directory, file_name(offset, SNAPSHOT_SUFFIX))
 
     def read_all(self) -> None:
-        """Find those that cannot be read, and those that tell of the future."""
+        """Find those that cannot be read, and those that know of offsets after their own."""
         for offset in self._offsets:
             path = self._path(offset)
             try:
@@ -76,7 +76,7 @@ class SnapshotCheck:
 
     @property
     def found(self) -> Mapping[int, Sequence[ProducerEntry]]:
-        """The producers of each snapshot that was read and does not tell of the future, by offset."""
+        """The producers of each snapshot that was read and knows of no offset after its own, by offset."""
         return self._read
 
     def note_strays(self, bases: Sequence[int], log_end: int) -> None:

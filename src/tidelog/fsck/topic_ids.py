@@ -3,7 +3,7 @@
 The metadata log of the node decides which one is right. Where it does not know the topic, most partitions of the root
 do; if as many have one id as another, nobody knows.
 
-A directory with another id may hold a topic that was deleted and created anew under the same name. Its records must
+A directory with another id may hold a topic that was deleted and recreated under the same name. Its records must
 never become those of the new topic, so a repair changes an id only where the id itself proves damage: ids are random,
 and two of them differ in about 61 bits. One that differs from the right id in a few bits was that id before.
 
@@ -35,9 +35,9 @@ _BY_NOBODY = (
 )
 _BY_METADATA = (
     "compare the records with a replica (tidelog diff): if they are of this topic, remove partition.metadata and run "
-    "tidelog fsck --repair; if the topic was deleted and created anew, nothing: Kafka sets the directory aside"
+    "tidelog fsck --repair; if the topic was deleted and recreated, nothing: Kafka sets the directory aside"
 )
-_DAMAGED = "a few bits of the right id have changed: tidelog fsck --repair writes it anew"
+_DAMAGED = "a few bits of the right id have changed: tidelog fsck --repair rewrites it"
 
 # What is left of an id of 22 characters. Two random ids have the same character at one place in 64.
 _ID_LEFT = re.compile(rb"topic_id: ?([^\n]{20,24})", re.DOTALL)
@@ -85,7 +85,7 @@ def _verdict_on(one: PartitionCheck, verdicts: Sequence[Verdict]) -> Verdict | N
 def _note_by_metadata(verdict: Verdict, right: uuid.UUID, partitions: Found) -> None:
     """Note the partitions whose id is not the one that the metadata log has.
 
-    If no partition has that one, the topic was rather deleted and created anew, and Kafka sets them aside: a warning. A
+    If no partition has that one, the topic was probably deleted and recreated, and Kafka sets them aside: a warning. A
     broker that only follows the quorum may have an older copy of the metadata log, which then says nothing.
     """
     is_confirmed = any(topic_id == right for _, topic_id in partitions)
@@ -131,7 +131,7 @@ def _is_close(topic_id: uuid.UUID, right: uuid.UUID) -> bool:
 
 
 def is_damaged_id(finding: Finding) -> bool:
-    """Whether a finding is about an id that a repair writes anew."""
+    """Whether a finding is about an id that a repair rewrites."""
     return finding.code == _CODE and finding.remedy == _DAMAGED
 
 

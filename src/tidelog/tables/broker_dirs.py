@@ -6,7 +6,7 @@ that each broker has registered (since Kafka 3.7), by the ids in their `meta.pro
 belongs to a broker; without the metadata log nothing here says how many others that broker has.
 
 A partition without a directory that a checkpoint lists with an offset had records. It is lost, or in a directory that
-is not named: created anew, it would begin at offset 0 and hide that.
+is not named: recreated, it would begin at offset 0 and hide that.
 """
 
 import uuid

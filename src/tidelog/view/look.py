@@ -157,7 +157,7 @@ def _settled(
 
 
 def _end_of(segment: SegmentView) -> int:
-    """The offset behind a segment; if it is damaged, whoever reads it says so."""
+    """The offset after a segment; if the segment is damaged, its reader reports it."""
     try:
         return segment.next_offset
     except SegmentGoneError:

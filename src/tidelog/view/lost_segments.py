@@ -1,7 +1,7 @@
 """Segments whose `.log` is empty although they held batches.
 
 A gap between two batches tells nothing: compaction leaves gaps, and it leaves whole segments empty. But it writes their
-indexes anew, without an entry. Where the `.log` of a closed segment has no bytes and an index still has entries, the
+indexes again, without an entry. Where the `.log` of a closed segment has no bytes and an index still has entries, the
 records were lost by other means: a file system that was repaired, or a copy that broke off.
 """
 
